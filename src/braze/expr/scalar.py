@@ -1,0 +1,137 @@
+"""Scalar expressions: what a fused kernel computes for one element, as immutable data.
+
+An `Expr` is a tree (shared subtrees allowed) of a closed set of operations. It can be hashed,
+compared, printed and parsed; nothing in it is a closure, so it can key a cache. Every interpreter
+(numpy, LLVM, Triton, intervals, text) is a table {op: function} driven by `braze.expr.fold.fold`.
+
+Semantics follow numpy: integers wrap; integer division by zero gives 0; min, max and sign
+propagate NaN; comparisons with NaN are false; float-to-int casts truncate toward zero
+(NaN, infinities and values out of range give the type's minimum, or 0 for unsigned types).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from typing import Final
+
+from braze.core.dims import Dim
+from braze.core.dtypes import BOOL, I64, DType
+
+# leaves: attr tells what they stand for
+LEAVES: Final = {
+    "const",  # attr: Python bool, int or float
+    "axis",  # attr: index of a loop axis; outer axes first, then inner axes; int64
+    "dim",  # attr: a Dim; int64, known once the input shapes are
+    "hole",  # attr: index; the k-th operand of a Pointwise, or the anchor's accumulator (0)
+    "red",  # attr: index; the result of an earlier reduction of the same loop nest
+}
+# one operand, same type out
+UNARY: Final = {
+    "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt", "exp", "log", "sin", "cos",
+    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+    "not",  # logical on bool, bitwise on integers
+}  # fmt: skip
+# one operand, bool out
+TESTS: Final = {"isnan", "isinf"}
+# two operands of one type, same type out
+BINARY: Final = {
+    "add", "sub", "mul",
+    "div",  # floats: IEEE; integers: toward zero
+    "floordiv",  # toward minus infinity
+    "mod",  # sign of the divisor (Python)
+    "fmod",  # sign of the dividend (C)
+    "pow", "min", "max", "and", "or", "xor", "shl", "shr",
+}  # fmt: skip
+# two operands of one type, bool out
+COMPARE: Final = {"lt", "le", "eq"}
+# cast: value conversion to dtype; bitcast: same bits; select(bool, a, b);
+# load: attr = slot, args = one int64 index per axis of the tensor in that slot
+OTHER: Final = {"cast", "bitcast", "select", "load"}
+ALL_OPS: Final = LEAVES | UNARY | TESTS | BINARY | COMPARE | OTHER
+
+
+class Expr:
+    """One scalar operation. Equal structure means equal objects (`==` and `hash` use `key`)."""
+
+    __slots__ = ("args", "attr", "dtype", "key", "op")
+    key: bytes
+
+    def __init__(
+        self, op: str, args: tuple[Expr, ...], dtype: DType, attr: Hashable = None
+    ) -> None:
+        assert op in ALL_OPS, op
+        self.op = op
+        self.args = args
+        self.dtype = dtype
+        self.attr = attr
+        text = f"{op}|{dtype}|{attr!r}|".encode() + b"".join(a.key for a in args)
+        self.key = hashlib.blake2b(text, digest_size=16).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expr) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __repr__(self) -> str:
+        inner = ", ".join(
+            [repr(self.attr)] * (self.attr is not None) + [repr(a) for a in self.args]
+        )
+        return f"{self.op}:{self.dtype}({inner})"
+
+
+def const(value: bool | int | float, dtype: DType) -> Expr:
+    """A literal, stored as Python bool, int or float according to `dtype`."""
+    if dtype is BOOL:
+        return Expr("const", (), dtype, bool(value))
+    return Expr("const", (), dtype, float(value) if dtype.is_float else int(value))
+
+
+def axis(index: int) -> Expr:
+    """The current value of loop axis `index`."""
+    return Expr("axis", (), I64, index)
+
+
+def dim(size: Dim) -> Expr:
+    """A size as a value; plain integers become constants."""
+    return const(size, I64) if isinstance(size, int) else Expr("dim", (), I64, size)
+
+
+def hole(index: int, dtype: DType) -> Expr:
+    """The operand `index` of a pointwise op, or the accumulator of an anchor (index 0)."""
+    return Expr("hole", (), dtype, index)
+
+
+def red(index: int, dtype: DType) -> Expr:
+    """The result of reduction `index` of the loop nest."""
+    return Expr("red", (), dtype, index)
+
+
+def load(slot: int, index: tuple[Expr, ...], dtype: DType) -> Expr:
+    """Element `index` of the tensor in input slot `slot`."""
+    return Expr("load", index, dtype, slot)
+
+
+def unary(op: str, x: Expr) -> Expr:
+    """A one-operand operation; tests give bool."""
+    assert op in UNARY or op in TESTS, op
+    return Expr(op, (x,), BOOL if op in TESTS else x.dtype)
+
+
+def binary(op: str, a: Expr, b: Expr) -> Expr:
+    """A two-operand operation on equal types; comparisons give bool."""
+    assert a.dtype == b.dtype, (op, a.dtype, b.dtype)
+    assert op in BINARY or op in COMPARE, op
+    return Expr(op, (a, b), BOOL if op in COMPARE else a.dtype)
+
+
+def select(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """`a` where `condition` (bool) holds, else `b`."""
+    assert condition.dtype is BOOL and a.dtype == b.dtype, (condition.dtype, a.dtype, b.dtype)
+    return Expr("select", (condition, a, b), a.dtype)
+
+
+def cast(x: Expr, dtype: DType) -> Expr:
+    """Value conversion; a cast to the same type is the operand itself."""
+    return x if x.dtype == dtype else Expr("cast", (x,), dtype)
