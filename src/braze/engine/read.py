@@ -1,0 +1,114 @@
+"""Read an engine file back into a Plan; every bound is checked before it is used.
+
+Running an engine does not need this module: the native runtime reads the file itself. It serves
+inspection, tests and tools.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from braze.core.errors import EngineFormatError, EngineVersionError
+from braze.engine import schema
+from braze.engine.checksum import checksum
+from braze.engine.manifest import decode_plan, load_json
+from braze.engine.plan import Plan
+from braze.engine.validate import check_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One row of the section table, checked to lie within the file."""
+
+    kind: int
+    offset: int
+    size: int
+    checksum: int
+
+
+def read_file(path: str | os.PathLike[str], verify_weights: bool = True) -> Plan:
+    """The Plan in the engine file at `path`; weight_data are views into the mapped file."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except OSError as e:
+        raise EngineFormatError(f"engine {os.fspath(path)} cannot be read: {e.strerror}") from e
+    return from_bytes(data, verify_weights, os.fspath(path))
+
+
+def from_bytes(
+    data: bytes | memoryview | mmap.mmap, verify_weights: bool = True, name: str = "engine"
+) -> Plan:
+    """The Plan in an engine file held in memory; `name` is used in errors."""
+    view = memoryview(data).cast("B")
+    sections = read_sections(view, name)
+    parts: dict[str, memoryview] = {}
+    for kind, code in schema.SECTION_KINDS.items():
+        section = next((s for s in sections if s.kind == code), None)
+        if section is None:
+            raise EngineFormatError(f"{name}: the {kind} section is missing; build it again")
+        parts[kind] = view[section.offset : section.offset + section.size]
+        if kind == "weights" and not verify_weights:
+            continue
+        if checksum(parts[kind]) != section.checksum:
+            raise EngineFormatError(
+                f"{name}: the {kind} section is damaged (its checksum differs); "
+                "copy the file again or rebuild the engine"
+            )
+    if len(parts["manifest"]) > schema.MAX_MANIFEST_BYTES:
+        raise EngineFormatError(f"{name}: the manifest is larger than the format allows")
+    manifest = load_json(bytes(parts["manifest"]), "manifest")
+    record = load_json(bytes(parts["record"]), "record")
+    plan = decode_plan(manifest, record, parts["code"], parts["weights"])
+    check_plan(plan)
+    return plan
+
+
+def read_sections(view: memoryview, name: str) -> list[Section]:
+    """The section table, after checking the header, version, checksums and bounds."""
+    _, version, min_reader, _, table_offset, count, _, table_sum, _, _ = _header(view, name)
+    if min_reader > schema.VERSION:
+        raise EngineVersionError(
+            f"{name} needs a reader of format version {min_reader} (written by version "
+            f"{version}), this braze reads up to {schema.VERSION}; upgrade braze or rebuild it"
+        )
+    table_bytes = count * schema.SECTION.size
+    if count > schema.MAX_SECTIONS or table_offset + table_bytes > len(view):
+        raise EngineFormatError(f"{name}: the section table lies outside the file; build it again")
+    table = view[table_offset : table_offset + table_bytes]
+    if checksum(table) != table_sum:
+        raise EngineFormatError(f"{name}: the section table is damaged; copy the file again")
+    sections: list[Section] = []
+    for kind, flags, offset, size, section_sum in schema.SECTION.iter_unpack(table):
+        if offset + size > len(view) or offset % schema.SECTION_ALIGN:
+            raise EngineFormatError(f"{name}: section {kind} lies outside the file")
+        known = kind in schema.SECTION_KINDS.values()
+        if not known and flags & schema.SECTION_FLAG_REQUIRED:
+            raise EngineVersionError(
+                f"{name} has a section of kind {kind} that this braze does not know; upgrade braze"
+            )
+        if known and any(s.kind == kind for s in sections):
+            raise EngineFormatError(f"{name}: section {kind} is there twice; build it again")
+        sections.append(Section(kind, offset, size, section_sum))
+    return sections
+
+
+def _header(view: memoryview, name: str) -> tuple[Any, ...]:
+    if bytes(view[:8]) != schema.MAGIC[: len(view)] or not len(view):
+        raise EngineFormatError(f"{name} is not a braze engine; build one with braze.build")
+    if len(view) < schema.HEADER.size:
+        raise EngineFormatError(f"{name} is truncated within its header; copy the file again")
+    fields = schema.HEADER.unpack_from(view)
+    if checksum(bytes(view[: schema.HEADER_CHECKED_BYTES])) != fields[-1]:
+        raise EngineFormatError(f"{name}: the header is damaged; copy the file again")
+    if len(view) != fields[3]:
+        state = "truncated" if len(view) < fields[3] else "followed by other data"
+        raise EngineFormatError(
+            f"{name} is {state}: it has {len(view)} bytes, its header says {fields[3]}; "
+            "copy the file again"
+        )
+    return fields

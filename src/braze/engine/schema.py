@@ -1,0 +1,109 @@
+"""The one description of the engine file; the C++ constants are emitted from it.
+
+An engine file is little-endian: a 64-byte header, a section table, and sections. The header names
+the version that wrote the file and the oldest reader version that understands it. Every offset
+and size is 64 bits wide; the header, the table and every section carry a checksum
+(`braze.engine.checksum`). docs/engine-format.md explains the layout in prose.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from braze.core.dtypes import ALL_DTYPES
+from braze.engine.plan import SIZE_OPS
+
+MAGIC: Final = b"\x89BRAZE\r\n"
+VERSION: Final = 1
+MIN_READER_VERSION: Final = 1
+
+SECTION_ALIGN: Final = 64
+PAGE_ALIGN: Final = 4096
+WEIGHT_ALIGN: Final = 64
+ARENA_ALIGN: Final = 64
+
+CHECKSUM_CHUNK_BYTES: Final = 1 << 20
+CHECKSUM_LANES: Final = 8
+CHECKSUM_KEY: Final = 0x9E3779B97F4A7C15
+CHECKSUM_MIX_1: Final = 0xBF58476D1CE4E5B9
+CHECKSUM_MIX_2: Final = 0x94D049BB133111EB
+
+MAX_SECTIONS: Final = 64
+MAX_MANIFEST_BYTES: Final = 256 << 20
+MAX_JSON_DEPTH: Final = 32
+MAX_RANK: Final = 16
+MAX_WORKERS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One fixed-width field of the header or of a section table entry (struct code, meaning)."""
+
+    name: str
+    code: str
+    what: str
+
+
+HEADER_FIELDS: Final = (
+    Field("magic", "8s", "the eight bytes of MAGIC"),
+    Field("version", "I", "format version of the writer"),
+    Field("min_reader_version", "I", "oldest reader that understands this file"),
+    Field("file_bytes", "Q", "size of the whole file"),
+    Field("table_offset", "Q", "where the section table starts"),
+    Field("num_sections", "I", "entries in the section table"),
+    Field("reserved_0", "I", "zero"),
+    Field("table_checksum", "Q", "checksum of the section table"),
+    Field("reserved_1", "Q", "zero"),
+    Field("header_checksum", "Q", "checksum of the 56 bytes before this field"),
+)
+SECTION_FIELDS: Final = (
+    Field("kind", "I", "one of SECTION_KINDS"),
+    Field("flags", "I", "bit 0: a reader that does not know this kind must refuse the file"),
+    Field("offset", "Q", "from the start of the file"),
+    Field("size", "Q", "bytes"),
+    Field("checksum", "Q", "of the section's bytes"),
+)
+
+
+def _struct(fields: tuple[Field, ...]) -> struct.Struct:
+    return struct.Struct("<" + "".join(f.code for f in fields))
+
+
+HEADER: Final = _struct(HEADER_FIELDS)
+SECTION: Final = _struct(SECTION_FIELDS)
+HEADER_CHECKED_BYTES: Final = HEADER.size - 8
+
+SECTION_FLAG_REQUIRED: Final = 1
+SECTION_KINDS: Final = {"manifest": 1, "record": 2, "code": 3, "weights": 4}
+
+SIZE_OP_CODES: Final = {op: code for code, op in enumerate(SIZE_OPS)}
+BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
+STEP_KINDS: Final = ("launch",)
+DTYPE_BYTES: Final = {t.name: t.itemsize for t in ALL_DTYPES}
+
+# Keys of the manifest's JSON objects, in the order of the dataclasses in `plan`. A SizeOp is the
+# row [op code, a, b], a BufferRef the row [buffer, displacement], a profile range [min, opt, max].
+MANIFEST_KEYS: Final = (
+    "target", "threads", "symbols", "sizes", "guards", "inputs", "outputs", "buffers",
+    "objects", "kernels", "steps", "profiles", "weights", "debug",
+)  # fmt: skip
+RECORD_KEYS: Final = {
+    "guard": ("lhs", "rhs", "what"),
+    "binding": ("name", "dtype", "shape", "buffer", "value"),
+    "buffer": ("kind", "bytes", "offset", "name"),
+    "object": ("offset", "bytes"),
+    "kernel": ("entry", "isa", "object"),
+    "step": (
+        "kind", "kernel", "name", "buffers", "params", "parallel", "after", "origins", "tactic",
+    ),
+    "profile": ("ranges", "offsets", "arena_bytes", "lower_bound_bytes"),
+    "weight": ("name", "dtype", "shape", "offset", "bytes", "content_hash"),
+    "debug": ("name", "dtype", "shape", "ref", "step"),
+}  # fmt: skip
+
+
+def align_up(offset: int, alignment: int) -> int:
+    """The smallest multiple of `alignment` that is not below `offset`."""
+    return -(-offset // alignment) * alignment
