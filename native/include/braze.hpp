@@ -1,0 +1,205 @@
+// A thin C++ face over braze.h: handles that free themselves, errors as exceptions.
+//
+//   braze::Engine engine("model.engine");
+//   braze::Context context(engine);
+//   context.set_input_shape("x", {1, 3, 224, 224});
+//   context.bind("x", image.data(), image.size() * sizeof(float));
+//   std::vector<float> y(context.bytes("y") / sizeof(float));
+//   context.bind("y", y.data(), y.size() * sizeof(float));
+//   context.execute();
+#ifndef BRAZE_HPP_
+#define BRAZE_HPP_
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "braze.h"
+
+namespace braze {
+inline namespace v1 {
+
+// Any failure of the runtime; what() is one sentence, status() a BRAZE_ERROR_ value.
+class Failure : public std::runtime_error {
+ public:
+  Failure(braze_status status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
+  braze_status status() const noexcept { return status_; }
+
+ private:
+  braze_status status_;
+};
+
+inline void check(braze_status status) {
+  if (status != BRAZE_OK) throw Failure(status, braze_last_error());
+}
+
+// An input or output; an axis that depends on the input shapes has size -1.
+struct TensorInfo {
+  std::string name;
+  std::string dtype;
+  std::int32_t dtype_bytes;
+  bool is_output;
+  std::vector<std::int64_t> shape;
+};
+
+// A loaded engine. Copies share it.
+class Engine {
+ public:
+  // threads: workers of a run, 0 for what the engine was built for.
+  explicit Engine(const std::string& path, std::int32_t threads = 0) {
+    braze_engine* made = nullptr;
+    check(braze_engine_load_file(path.c_str(), threads, &made));
+    handle_.reset(made, braze_engine_destroy);
+    read_tensors();
+  }
+
+  Engine(const void* data, std::uint64_t size, std::int32_t threads = 0) {
+    braze_engine* made = nullptr;
+    check(braze_engine_load_memory(data, size, 0, threads, &made));
+    handle_.reset(made, braze_engine_destroy);
+    read_tensors();
+  }
+
+  // Inputs first, then outputs.
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  std::int32_t threads() const { return braze_engine_threads(handle_.get()); }
+  std::int32_t num_profiles() const { return braze_engine_num_profiles(handle_.get()); }
+  // Waits until the weights are checked; throws when they are damaged.
+  void verify() { check(braze_engine_verify(handle_.get())); }
+
+  std::int32_t index(const std::string& name) const {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].name == name) return static_cast<std::int32_t>(i);
+    }
+    throw Failure(BRAZE_ERROR_BINDING, "the engine has no tensor '" + name + "'");
+  }
+
+  braze_engine* handle() const { return handle_.get(); }
+
+ private:
+  void read_tensors() {
+    const std::int32_t count =
+        braze_engine_num_inputs(handle()) + braze_engine_num_outputs(handle());
+    for (std::int32_t i = 0; i < count; ++i) {
+      braze_tensor_info info;
+      check(braze_engine_binding(handle(), i, &info));
+      tensors_.push_back({info.name, info.dtype, info.dtype_bytes, info.is_output != 0,
+                          std::vector<std::int64_t>(info.dims, info.dims + info.rank)});
+    }
+  }
+
+  std::shared_ptr<braze_engine> handle_;
+  std::vector<TensorInfo> tensors_;
+};
+
+// First-in first-out work on a thread of its own.
+class Stream {
+ public:
+  Stream() {
+    braze_stream* made = nullptr;
+    check(braze_stream_create(&made));
+    handle_.reset(made);
+  }
+  // Waits for everything enqueued so far; throws the first failure of it.
+  void synchronize() { check(braze_stream_synchronize(handle())); }
+  braze_stream* handle() const { return handle_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(braze_stream* stream) const { braze_stream_destroy(stream); }
+  };
+  std::unique_ptr<braze_stream, Destroy> handle_;
+};
+
+// A mark in a stream.
+class Event {
+ public:
+  Event() {
+    braze_event* made = nullptr;
+    check(braze_event_create(&made));
+    handle_.reset(made);
+  }
+  void record(Stream& stream) { check(braze_event_record(handle(), stream.handle())); }
+  void wait_on(Stream& stream) { check(braze_stream_wait_event(stream.handle(), handle())); }
+  void synchronize() { check(braze_event_synchronize(handle())); }
+  double elapsed_ms(const Event& end) const {
+    double ms = 0;
+    check(braze_event_elapsed_ms(handle(), end.handle(), &ms));
+    return ms;
+  }
+  braze_event* handle() const { return handle_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(braze_event* event) const { braze_event_destroy(event); }
+  };
+  std::unique_ptr<braze_event, Destroy> handle_;
+};
+
+// The state of one execution: shapes and memory. Several contexts may run at the same time.
+class Context {
+ public:
+  // profile: an optimization profile, or -1 to choose by the shapes.
+  explicit Context(const Engine& engine, std::int32_t profile = -1) : engine_(engine) {
+    braze_context* made = nullptr;
+    check(braze_context_create(engine.handle(), profile, &made));
+    handle_.reset(made);
+  }
+
+  void set_input_shape(const std::string& name, const std::vector<std::int64_t>& shape) {
+    check(braze_context_set_input_shape(handle(), engine_.index(name), shape.data(),
+                                        static_cast<std::int32_t>(shape.size())));
+  }
+
+  std::vector<std::int64_t> shape(const std::string& name) const {
+    std::int64_t bytes = 0;
+    return query(name, bytes);
+  }
+
+  std::int64_t bytes(const std::string& name) const {
+    std::int64_t out = 0;
+    query(name, out);
+    return out;
+  }
+
+  // The memory stays the caller's and is not copied.
+  void bind(const std::string& name, void* data, std::size_t bytes) {
+    const std::int32_t binding = engine_.index(name);
+    check(braze_context_bind(handle(), binding, data, static_cast<std::int64_t>(bytes)));
+  }
+
+  // num_workers: 0 for the engine's own number.
+  void execute(std::int32_t num_workers = 0) {
+    braze_run_options options = {};
+    options.num_workers = num_workers;
+    check(braze_context_execute(handle(), &options));
+  }
+
+  void enqueue(Stream& stream) { check(braze_context_enqueue(handle(), stream.handle())); }
+
+  braze_context* handle() const { return handle_.get(); }
+
+ private:
+  std::vector<std::int64_t> query(const std::string& name, std::int64_t& bytes) const {
+    const std::int32_t binding = engine_.index(name);
+    std::vector<std::int64_t> dims(
+        engine_.tensors()[static_cast<std::size_t>(binding)].shape.size() + 1);
+    check(braze_context_binding_shape(handle(), binding, dims.data(), &bytes));
+    dims.pop_back();
+    return dims;
+  }
+
+  struct Destroy {
+    void operator()(braze_context* context) const { braze_context_destroy(context); }
+  };
+  Engine engine_;
+  std::unique_ptr<braze_context, Destroy> handle_;
+};
+
+}  // namespace v1
+}  // namespace braze
+
+#endif  // BRAZE_HPP_

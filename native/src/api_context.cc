@@ -1,0 +1,85 @@
+// The C functions for contexts.
+#include "handles.h"
+
+using braze::guarded;
+
+namespace {
+
+const braze_run_options kDefaultOptions = {0, 0, nullptr, nullptr, nullptr};
+
+const braze_run_options& or_default(const braze_run_options* options) {
+  return options ? *options : kDefaultOptions;
+}
+
+}  // namespace
+
+braze_status braze_context_create(braze_engine* engine, int32_t profile, braze_context** out) {
+  return guarded([&] {
+    braze::need(engine, out);
+    *out = new braze_context{std::make_shared<braze::Context>(engine->engine, profile)};
+  });
+}
+
+void braze_context_destroy(braze_context* context) { delete context; }
+
+braze_status braze_context_set_shapes(braze_context* context, const int64_t* dims, int64_t count) {
+  return guarded([&] {
+    braze::need(context, dims);
+    context->context->set_shapes(dims, count);
+  });
+}
+
+braze_status braze_context_set_input_shape(braze_context* context, int32_t input,
+                                           const int64_t* dims, int32_t rank) {
+  return guarded([&] {
+    braze::need(context, dims);
+    context->context->set_input_shape(input, dims, rank);
+  });
+}
+
+braze_status braze_context_binding_shape(braze_context* context, int32_t binding, int64_t* dims,
+                                         int64_t* bytes) {
+  return guarded([&] {
+    braze::need(context, dims);
+    context->context->binding_shape(binding, dims, bytes);
+  });
+}
+
+braze_status braze_context_profile(braze_context* context, int32_t* profile, int64_t* arena_bytes) {
+  return guarded([&] {
+    braze::need(context, profile, arena_bytes);
+    context->context->profile(profile, arena_bytes);
+  });
+}
+
+braze_status braze_context_run(braze_context* context, const int64_t* dims, int64_t count,
+                               const braze_memory* memory, const braze_run_options* options) {
+  return guarded([&] {
+    braze::need(context, dims, memory);
+    context->context->run(dims, count, memory, or_default(options));
+  });
+}
+
+braze_status braze_context_bind(braze_context* context, int32_t binding, void* data,
+                                int64_t bytes) {
+  return guarded([&] {
+    braze::need(context);
+    context->context->bind(binding, {data, bytes});
+  });
+}
+
+braze_status braze_context_execute(braze_context* context, const braze_run_options* options) {
+  return guarded([&] {
+    braze::need(context);
+    context->context->run(context->context->request(), or_default(options));
+  });
+}
+
+braze_status braze_context_enqueue(braze_context* context, braze_stream* stream) {
+  return guarded([&] {
+    braze::need(context, stream);
+    const std::shared_ptr<braze::Context> target = context->context;
+    stream->stream.enqueue(
+        [target, request = target->request()] { target->run(request, kDefaultOptions); });
+  });
+}

@@ -1,0 +1,157 @@
+// The C functions for the library, the machine and engines.
+#include <cstring>
+
+#include "cpu_features.h"
+#include "handles.h"
+
+namespace braze {
+namespace {
+
+// C callers read the message after the call that failed, on the same thread.
+std::string& last_error() {
+  thread_local std::string message;
+  return message;
+}
+
+void load(EngineBytes bytes, int32_t threads, braze_engine** out) {
+  *out = new braze_engine{std::make_shared<const Engine>(std::move(bytes), threads)};
+}
+
+size_t checked(int32_t index, size_t count, const char* what) {
+  if (index < 0 || static_cast<size_t>(index) >= count) {
+    fail(BRAZE_ERROR_BINDING, what, " ", index, " does not exist; the engine has ", count);
+  }
+  return static_cast<size_t>(index);
+}
+
+braze_tensor_info tensor_info(const std::string& name, int32_t dtype,
+                              const std::vector<int64_t>& dims) {
+  const format::DTypeRow& row = format::kDTypes[dtype];
+  const auto rank = static_cast<int32_t>(dims.size());
+  return {name.c_str(), row.name.data(), row.bytes, rank, 0, 0, dims.data()};
+}
+
+int32_t count_of(size_t count) { return static_cast<int32_t>(count); }
+
+}  // namespace
+
+braze_status report(int32_t code, const char* message) noexcept {
+  try {
+    last_error() = message;
+  } catch (...) {
+    last_error().clear();
+  }
+  return code;
+}
+
+}  // namespace braze
+
+using braze::guarded;
+
+int32_t braze_abi_version(void) { return BRAZE_ABI_VERSION; }
+
+const char* braze_last_error(void) { return braze::last_error().c_str(); }
+
+const char* braze_host_isa(void) { return braze::host_isa(); }
+
+const char* braze_host_features(void) { return braze::host_features_text().c_str(); }
+
+int32_t braze_host_cpus(void) { return braze::host_cpus(); }
+
+braze_status braze_host_supports(const char* isa) {
+  return guarded([&] {
+    braze::need(isa);
+    braze::require_isa(isa);
+  });
+}
+
+braze_status braze_engine_load_file(const char* path, int32_t threads, braze_engine** out) {
+  return guarded([&] {
+    braze::need(path, out);
+    braze::load(braze::EngineBytes::map_file(path), threads, out);
+  });
+}
+
+braze_status braze_engine_load_memory(const void* data, uint64_t size, uint32_t flags,
+                                      int32_t threads, braze_engine** out) {
+  return guarded([&] {
+    braze::need(data, out);
+    const bool aligned = reinterpret_cast<uintptr_t>(data) % braze::format::kWeightAlign == 0;
+    const bool borrow = (flags & BRAZE_BORROW) && aligned;
+    braze::load(
+        borrow ? braze::EngineBytes::borrow(data, size) : braze::EngineBytes::copy(data, size),
+        threads, out);
+  });
+}
+
+void braze_engine_destroy(braze_engine* engine) { delete engine; }
+
+braze_status braze_engine_verify(braze_engine* engine) {
+  return guarded([&] {
+    braze::need(engine);
+    engine->engine->verify_weights();
+  });
+}
+
+braze_status braze_engine_bytes(const braze_engine* engine, const void** data, uint64_t* size) {
+  return guarded([&] {
+    braze::need(engine, data, size);
+    *data = engine->engine->bytes().data();
+    *size = engine->engine->bytes().size();
+  });
+}
+
+int32_t braze_engine_num_inputs(const braze_engine* engine) {
+  return braze::count_of(engine->engine->plan().inputs.size());
+}
+
+int32_t braze_engine_num_outputs(const braze_engine* engine) {
+  return braze::count_of(engine->engine->plan().outputs.size());
+}
+
+int32_t braze_engine_num_profiles(const braze_engine* engine) {
+  return braze::count_of(engine->engine->plan().profiles.size());
+}
+
+int32_t braze_engine_num_steps(const braze_engine* engine) {
+  return braze::count_of(engine->engine->plan().steps.size());
+}
+
+int32_t braze_engine_num_debug_tensors(const braze_engine* engine) {
+  return braze::count_of(engine->engine->plan().debug.size());
+}
+
+int32_t braze_engine_threads(const braze_engine* engine) { return engine->engine->threads(); }
+
+braze_status braze_engine_binding(const braze_engine* engine, int32_t binding,
+                                  braze_tensor_info* out) {
+  return guarded([&] {
+    braze::need(engine, out);
+    const braze::Plan& plan = engine->engine->plan();
+    const size_t index = braze::checked(binding, plan.num_bindings(), "binding");
+    const braze::Binding& b = plan.binding(index);
+    *out = braze::tensor_info(b.name, b.dtype, engine->engine->static_dims(index));
+    out->is_output = index >= plan.inputs.size();
+    out->has_value = b.has_value;
+  });
+}
+
+braze_status braze_engine_debug_tensor(const braze_engine* engine, int32_t index,
+                                       braze_tensor_info* out) {
+  return guarded([&] {
+    braze::need(engine, out);
+    const braze::Plan& plan = engine->engine->plan();
+    const size_t i = braze::checked(index, plan.debug.size(), "debug tensor");
+    const braze::DebugTensor& d = plan.debug[i];
+    *out = braze::tensor_info(d.name, d.dtype, engine->engine->debug_dims(i));
+  });
+}
+
+braze_status braze_engine_step(const braze_engine* engine, int32_t step, braze_step_info* out) {
+  return guarded([&] {
+    braze::need(engine, out);
+    const braze::Plan& plan = engine->engine->plan();
+    const braze::Step& s = plan.steps[braze::checked(step, plan.steps.size(), "step")];
+    *out = {s.name.c_str(), s.tactic.c_str(), s.origins.c_str(), s.parallel};
+  });
+}

@@ -1,0 +1,150 @@
+#include "context.h"
+
+#include <algorithm>
+
+#include "error.h"
+#include "executor.h"
+
+namespace braze {
+
+Context::Context(std::shared_ptr<const Engine> engine, int32_t profile)
+    : engine_(std::move(engine)), profile_(profile) {
+  const Plan& plan = engine_->plan();
+  const auto profiles = static_cast<int64_t>(plan.profiles.size());
+  if (profile < kAutomaticProfile || profile >= profiles) {
+    fail(BRAZE_ERROR_PROFILE, "profile ", profile, " does not exist; the engine has profiles 0..",
+         profiles - 1);
+  }
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const std::vector<int64_t>& dims = engine_->static_dims(i);
+    dims_.insert(dims_.end(), dims.begin(), dims.end());
+  }
+  memory_.resize(plan.num_bindings(), braze_memory{nullptr, 0});
+}
+
+void Context::check_binding(int32_t binding) const {
+  const size_t count = engine_->plan().num_bindings();
+  if (binding < 0 || static_cast<size_t>(binding) >= count) {
+    fail(BRAZE_ERROR_BINDING, "binding ", binding, " does not exist; the engine has ", count);
+  }
+}
+
+void Context::check_count(int64_t count) const {
+  const auto expected = static_cast<int64_t>(dims_.size());
+  if (count != expected) {
+    fail(BRAZE_ERROR_SHAPE, "the input shapes have ", count, " dims but the engine's inputs have ",
+         expected, " axes");
+  }
+}
+
+void Context::set_shapes(const int64_t* dims, int64_t count) {
+  const Lock lock(mutex_);
+  check_count(count);
+  prepare(dims);
+  dims_.assign(dims, dims + count);
+}
+
+void Context::set_input_shape(int32_t input, const int64_t* dims, int32_t rank) {
+  const Lock lock(mutex_);
+  check_binding(input);
+  const Plan& plan = engine_->plan();
+  const auto index = static_cast<size_t>(input);
+  if (index >= plan.inputs.size()) fail(BRAZE_ERROR_BINDING, "binding ", input, " is an output");
+  const Binding& b = plan.inputs[index];
+  if (rank != static_cast<int32_t>(b.shape.size())) {
+    fail(BRAZE_ERROR_SHAPE, "input '", b.name, "' has ", b.shape.size(), " axes but was given ",
+         rank, "; pass a shape of that rank");
+  }
+  size_t at = 0;
+  for (size_t i = 0; i < index; ++i) at += plan.inputs[i].shape.size();
+  std::copy(dims, dims + rank, dims_.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// Returns the table for these shapes, making a new one unless the last one still fits.
+LaunchTable& Context::prepare(const int64_t* dims) {
+  const size_t count = dims_.size();
+  if (table_ && std::equal(dims, dims + count, table_->shapes().input_dims.begin())) return *table_;
+  const Plan& plan = engine_->plan();
+  Shapes shapes = evaluate_shapes(plan, std::vector<int64_t>(dims, dims + count), profile_);
+  const size_t profile = shapes.profile;
+  if (arena_profile_ != profile) {
+    table_.reset();  // it points into the arena that goes away
+    arena_profile_.reset();
+    arena_ = Arena();
+    arena_ = Arena(plan.profiles[profile].arena_bytes);
+    arena_profile_ = profile;
+  }
+  table_ = std::make_unique<LaunchTable>(*engine_, std::move(shapes), arena_.data());
+  return *table_;
+}
+
+LaunchTable& Context::prepare_current() {
+  size_t at = 0;
+  for (const Binding& b : engine_->plan().inputs) {
+    for (size_t axis = 0; axis < b.shape.size(); ++axis) {
+      if (dims_[at++] == -1) {
+        fail(BRAZE_ERROR_SHAPE, "input '", b.name, "' has a dynamic shape that is not set; ",
+             "set it before asking for sizes or running");
+      }
+    }
+  }
+  return prepare(dims_.data());
+}
+
+void Context::binding_shape(int32_t binding, int64_t* dims, int64_t* bytes) {
+  const Lock lock(mutex_);
+  check_binding(binding);
+  const LaunchTable& table = prepare_current();
+  const auto index = static_cast<size_t>(binding);
+  for (const int32_t size : engine_->plan().binding(index).shape) {
+    *dims++ = table.shapes().sizes[static_cast<size_t>(size)];
+  }
+  if (bytes) *bytes = table.binding_bytes(index);
+}
+
+void Context::profile(int32_t* profile, int64_t* arena_bytes) {
+  const Lock lock(mutex_);
+  const size_t index = prepare_current().shapes().profile;
+  *profile = static_cast<int32_t>(index);
+  *arena_bytes = engine_->plan().profiles[index].arena_bytes;
+}
+
+void Context::bind(int32_t binding, const braze_memory& memory) {
+  const Lock lock(mutex_);
+  check_binding(binding);
+  memory_[static_cast<size_t>(binding)] = memory;
+}
+
+Context::Request Context::request() {
+  const Lock lock(mutex_);
+  prepare_current();
+  return {dims_, memory_};
+}
+
+void Context::run(const Request& request, const braze_run_options& options) {
+  const Lock lock(mutex_);
+  execute_locked(request.dims.data(), request.memory.data(), options);
+}
+
+void Context::run(const int64_t* dims, int64_t count, const braze_memory* memory,
+                  const braze_run_options& options) {
+  const Lock lock(mutex_);
+  check_count(count);
+  execute_locked(dims, memory, options);
+}
+
+void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
+                             const braze_run_options& options) {
+  const int32_t wanted = options.num_workers ? options.num_workers : engine_->threads();
+  if (wanted < 1 || wanted > static_cast<int32_t>(format::kMaxWorkers)) {
+    fail(BRAZE_ERROR_EXECUTION, "num_workers is ", wanted, ", outside 1..", format::kMaxWorkers);
+  }
+  // the plan has scratch memory for as many workers as it was built for
+  const int32_t workers = std::min<int32_t>(wanted, engine_->plan().threads);
+  LaunchTable& table = prepare(dims);
+  table.bind(memory);
+  engine_->verify_weights();
+  execute(*engine_, table, workers, options);
+}
+
+}  // namespace braze

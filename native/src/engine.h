@@ -1,0 +1,49 @@
+// A loaded engine: immutable, shared by its contexts.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "braze.h"
+#include "elf_loader.h"
+#include "engine_file.h"
+#include "plan.h"
+#include "weight_check.h"
+
+namespace braze {
+
+class Engine {
+ public:
+  // threads: workers of a run, 0 for the engine's own number, at most the CPUs there are.
+  Engine(EngineBytes bytes, int32_t threads);
+
+  const EngineBytes& bytes() const { return bytes_; }
+  const Plan& plan() const { return plan_; }
+  const Section& weights() const { return sections_.weights; }
+  int32_t threads() const { return threads_; }
+  braze_kernel_fn kernel(size_t index) const { return kernels_[index]; }
+  void verify_weights() const { weight_check_->wait(); }
+
+  // Dims of a tensor with -1 where they depend on the input shapes.
+  const std::vector<int64_t>& static_dims(size_t binding) const { return static_dims_[binding]; }
+  const std::vector<int64_t>& debug_dims(size_t index) const { return debug_dims_[index]; }
+  size_t num_input_dims() const { return num_input_dims_; }  // the sum of the inputs' ranks
+
+ private:
+  void load_code();
+  std::vector<int64_t> constant_dims(const std::vector<int32_t>& shape) const;
+
+  EngineBytes bytes_;
+  EngineSections sections_;
+  Plan plan_;
+  int32_t threads_;
+  size_t num_input_dims_ = 0;
+  std::unique_ptr<CodeImage> code_;
+  std::vector<braze_kernel_fn> kernels_;
+  std::vector<std::vector<int64_t>> static_dims_;
+  std::vector<std::vector<int64_t>> debug_dims_;
+  std::unique_ptr<WeightCheck> weight_check_;  // last: its thread reads the members above
+};
+
+}  // namespace braze

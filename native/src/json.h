@@ -1,0 +1,86 @@
+// A bounded JSON reader for the manifest: flat nodes, no recursion past a fixed depth, ASCII only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace braze {
+
+class JsonDocument;
+
+// A view of one value of a document. Accessors throw a format error that names the place.
+class Json {
+ public:
+  // `where` (the last key on the way here) must outlive the view: keys are constants.
+  Json(const JsonDocument& document, uint32_t node, std::string_view where)
+      : document_(&document), node_(node), where_(where) {}
+
+  int64_t integer() const;
+  int64_t integer_in(int64_t low, int64_t high) const;  // low <= value <= high
+  bool boolean() const;
+  std::string text() const;
+  std::string_view view() const;
+  Json at(std::string_view key) const;  // member of an object
+  std::string_view where() const { return where_; }
+
+  // Calls visit(Json element, size_t index) for each element of an array; returns their number.
+  template <class Visit>
+  size_t each(const Visit& visit) const;
+
+ private:
+  uint32_t expect(uint8_t kind, const char* what) const;
+  uint32_t next(uint32_t node) const;
+  bool inside(uint32_t node) const;
+
+  const JsonDocument* document_;
+  uint32_t node_;
+  std::string_view where_;
+};
+
+enum JsonKind : uint8_t {
+  kJsonNull,
+  kJsonBool,
+  kJsonInt,
+  kJsonReal,
+  kJsonString,
+  kJsonArray,
+  kJsonObject,
+};
+
+// Owns the parsed nodes; the text must outlive it.
+class JsonDocument {
+ public:
+  JsonDocument(std::string_view text, std::string what);
+  Json root() const { return Json(*this, 0, what_); }
+
+ private:
+  friend class Json;
+  friend class JsonParser;
+
+  // Nodes stand in the order of the text; the children of node i start at i + 1 and end before
+  // nodes_[i].end. An object alternates keys (strings) and values.
+  struct Node {
+    JsonKind kind;
+    uint32_t end;
+    int64_t integer;
+    std::string_view text;
+  };
+
+  std::string what_;
+  std::vector<Node> nodes_;
+  std::deque<std::string> unescaped_;
+};
+
+template <class Visit>
+size_t Json::each(const Visit& visit) const {
+  size_t index = 0;
+  for (uint32_t n = expect(kJsonArray, "a list") + 1; inside(n); n = next(n), ++index) {
+    visit(Json(*document_, n, where_), index);
+  }
+  return index;
+}
+
+}  // namespace braze

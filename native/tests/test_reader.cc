@@ -1,0 +1,162 @@
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "check.h"
+#include "checksum.h"
+#include "engine.h"
+#include "engine_builder.h"
+#include "engine_format.h"
+
+namespace {
+
+using braze::Engine;
+using braze::EngineBytes;
+using braze::test::Chain;
+
+void load(const std::string& file) {
+  const Engine engine(EngineBytes::copy(file.data(), file.size()), 0);
+  engine.verify_weights();
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  CHECK(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+void load_manifest(const std::string& from, const std::string& to) {
+  const std::string object = braze::test::kernel_object();
+  const Chain chain;
+  const std::string manifest =
+      replaced(braze::test::chain_manifest(chain, object.size()), from, to);
+  load(braze::test::engine_file(manifest, object, std::string(64 * 16 * 4, '\0')));
+}
+
+void test_damage() {
+  const std::string good = braze::test::chain_engine({});
+  load(good);
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "not a braze engine", load("hello, I am a text file"));
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "not a braze engine", load(""));
+  for (const size_t size : {size_t{8}, size_t{63}, size_t{64}, good.size() / 2, good.size() - 1}) {
+    CHECK_FAILS(BRAZE_ERROR_FORMAT, "truncated", load(good.substr(0, size)));
+  }
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "too long", load(good + "x"));
+  std::string bad = good;
+  bad.back() = static_cast<char>(bad.back() ^ 1);  // the weights come last
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "weights section is damaged", load(bad));
+  bad = good;
+  bad[200] = static_cast<char>(bad[200] ^ 16);
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "manifest section is damaged", load(bad));
+  bad = good;
+  bad[12] = static_cast<char>(bad[12] ^ 2);
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "header is damaged", load(bad));
+}
+
+void test_versions() {
+  std::string newer = braze::test::chain_engine({});
+  const uint32_t version = braze::format::kVersion + 1;
+  std::memcpy(&newer[12], &version, sizeof(version));
+  braze::test::fix_checksums(newer);
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "upgrade braze", load(newer));
+  Chain other;
+  other.isa = "riscv64";
+  CHECK_FAILS(BRAZE_ERROR_TARGET, "riscv64", load(braze::test::chain_engine(other)));
+  other.isa = "x86-64+amx-nonsense";
+  CHECK_FAILS(BRAZE_ERROR_TARGET, "amx-nonsense", load(braze::test::chain_engine(other)));
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "step of kind", load_manifest("launch", "copies"));
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "size operation", load_manifest("[3,0,1]", "[9,0,1]"));
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "element type", load_manifest("float32", "float99"));
+}
+
+void test_manifest_ranges() {
+  const char* const changes[][2] = {
+      {"[3,0,1]", "[3,0,2]"},                                  // a size that uses itself
+      {"[1,0,0]", "[1,1,0]"},                                  // a symbol that is not there
+      {"\"buffer\":0", "\"buffer\":99"},                       // a buffer that is not there
+      {"\"buffer\":0", "\"buffer\":1"},                        // bound to a buffer of another kind
+      {"\"shape\":[0,1]", "\"shape\":[0,77]"},                 // a size that is not there
+      {"\"shape\":[0,1]", "\"shape\":[2,1]"},                  // nothing gives symbol n
+      {"\"kernel\":0", "\"kernel\":2"},                        // a kernel that is not there
+      {"\"object\":0", "\"object\":-1"},                       //
+      {"\"params\":[2]", "\"params\":[6]"},                    //
+      {"\"after\":[0]", "\"after\":[1]"},                      // a step that waits for itself
+      {"[[0,-1]", "[[0,-2]"},                                  // a displacement that is not there
+      {"[[0,-1]", "[[5,-1]"},                                  //
+      {"\"threads\":8", "\"threads\":0"},                      //
+      {"\"threads\":8", "\"threads\":100000"},                 //
+      {"\"offsets\":[-1,-1,-1,0", "\"offsets\":[-1,-1,-1,8"},  // misaligned
+      {"\"offsets\":[-1,-1,-1,0", "\"offsets\":[-1,-1,-1,-64"},                  //
+      {"\"offsets\":[-1,-1,-1,0", "\"offsets\":[-1,-1,0"},                       // too few
+      {"\"ranges\":[[1,1,64]]", "\"ranges\":[[2,1,64]]"},                        //
+      {"\"ranges\":[[1,1,64]]", "\"ranges\":[]"},                                //
+      {"\"offset\":0,\"bytes\":", "\"offset\":9223372036854775807,\"bytes\":"},  // overflow
+      {"\"name\":\"y\"", "\"name\":\"x\""},                                      // a name twice
+      {"\"parallel\":true", "\"parallel\":1"},                                   // wrong types
+      {"\"symbols\":[\"n\"]", "\"symbols\":{}"},                                 //
+      {"\"profiles\":[", "\"profiles\":[],\"x\":["},                             //
+  };
+  for (const auto& change : changes) {
+    CHECK_FAILS(BRAZE_ERROR_FORMAT, "build", load_manifest(change[0], change[1]));
+  }
+  CHECK_FAILS(BRAZE_ERROR_COMPILE, "no function",
+              load_manifest("\"entry\":\"add\"", "\"entry\":\"ad\""));
+}
+
+void test_large_weights_are_checked_in_the_background() {
+  const std::string object = braze::test::kernel_object();
+  Chain chain;
+  std::string weights(size_t{9} << 20, 'w');
+  const std::string manifest = braze::test::chain_manifest(chain, object.size());
+  const std::string good = braze::test::engine_file(manifest, object, weights);
+  load(good);
+  std::string bad = good;
+  bad[bad.size() - 12345] = 'v';
+  const Engine engine(EngineBytes::copy(bad.data(), bad.size()), 0);
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "weights section is damaged", engine.verify_weights());
+  {
+    const Engine dropped(EngineBytes::copy(good.data(), good.size()), 0);
+  }  // while checking
+}
+
+void test_checksum_finds_every_flipped_bit() {
+  std::string data(200, '\0');
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 37);
+  const auto sum = [&data] {
+    return braze::checksum(reinterpret_cast<const unsigned char*>(data.data()), data.size());
+  };
+  const uint64_t before = sum();
+  for (size_t bit = 0; bit < data.size() * 8; ++bit) {
+    const auto mask = static_cast<char>(1 << (bit % 8));
+    data[bit / 8] = static_cast<char>(data[bit / 8] ^ mask);
+    CHECK(sum() != before);
+    data[bit / 8] = static_cast<char>(data[bit / 8] ^ mask);
+  }
+  std::swap_ranges(data.begin(), data.begin() + 8, data.begin() + 64);
+  CHECK(sum() != before);
+}
+
+void test_file() {
+  const std::string path = "test_reader.engine";
+  const std::string good = braze::test::chain_engine({});
+  std::ofstream(path, std::ios::binary) << good;
+  {
+    const Engine engine(EngineBytes::map_file(path.c_str()), 0);
+  }
+  unlink(path.c_str());
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "cannot be opened", EngineBytes::map_file(path.c_str()));
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "not a regular file", EngineBytes::map_file("/"));
+}
+
+}  // namespace
+
+int main() {
+  test_damage();
+  test_versions();
+  test_manifest_ranges();
+  test_large_weights_are_checked_in_the_background();
+  test_checksum_finds_every_flipped_bit();
+  test_file();
+  return 0;
+}

@@ -1,0 +1,77 @@
+"""From what a user passes to memory the native runtime can read, and back."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from braze.core.dtypes import BF16, DType
+from braze.core.errors import DTypeError
+
+OUTPUT_ALIGN: Final = 64
+
+Array = npt.NDArray[Any]
+
+
+def as_input(name: str, dtype: DType, storage: np.dtype[Any], value: Any) -> Array:
+    """`value` as a contiguous array of `storage`, dtype's numpy type; no copy if it is one already.
+
+    Values are never converted between types: that could hide a mistake. bfloat16 is taken as
+    uint16 bit patterns or as an array whose dtype is called bfloat16.
+    """
+    array = value if isinstance(value, np.ndarray) else _converted(name, value)
+    if array.dtype != storage:
+        if dtype is BF16 and array.dtype.name == "bfloat16":
+            array = np.ascontiguousarray(array).view(np.uint16).reshape(array.shape)
+        else:
+            _reject(name, dtype, array)
+    flags = array.flags
+    return array if flags.c_contiguous and flags.aligned else array.copy(order="C")
+
+
+def output_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy type of outputs: dtype's, and for bfloat16 that of ml_dtypes where it is installed.
+
+    Without ml_dtypes bfloat16 comes as uint16 bit patterns.
+    """
+    if dtype is BF16 and find_spec("ml_dtypes"):
+        brain: np.dtype[Any] = np.dtype(import_module("ml_dtypes").bfloat16)
+        return brain
+    return dtype.numpy
+
+
+def _converted(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as e:
+        raise DTypeError(f"input {name!r} is no array ({e}); give a numpy array") from e
+
+
+def _reject(name: str, dtype: DType, array: Array) -> None:
+    if array.dtype.newbyteorder("=") == dtype.numpy:
+        raise DTypeError(
+            f"input {name!r} is in byte order {array.dtype.byteorder!r}, not the machine's; "
+            "convert it with array.astype(array.dtype.newbyteorder('='))"
+        )
+    hint = " (as uint16 bit patterns)" if dtype is BF16 else ""
+    raise DTypeError(
+        f"input {name!r} has element type {array.dtype} but the engine takes {dtype}{hint}; "
+        f"convert it with array.astype({dtype.numpy.name!r})"
+    )
+
+
+def address_of(array: Array) -> int:
+    """Where the elements of `array` start; several times faster than array.ctypes.data."""
+    return int(array.__array_interface__["data"][0])
+
+
+def empty_output(shape: tuple[int, ...], storage: np.dtype[Any], size: int) -> tuple[Array, int]:
+    """A new array of `size` bytes at an address that is a multiple of 64, and that address."""
+    raw = np.empty(size + OUTPUT_ALIGN, np.uint8)
+    start = address_of(raw)
+    offset = -start % OUTPUT_ALIGN
+    return np.ndarray(shape, storage, raw.data, offset), start + offset

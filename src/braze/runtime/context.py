@@ -1,0 +1,236 @@
+"""ExecutionContext: shapes, memory and runs of one engine, one run at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from ctypes import c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from braze.core.errors import BindingError, ShapeError
+from braze.runtime.arrays import Array, address_of, as_input, empty_output, output_dtype
+from braze.runtime.loaded import LoadedEngine
+from braze.runtime.native import DEBUG_FN, PROFILE_FN, Memory, RunOptions, check, thread_count
+from braze.runtime.stream import Stream
+
+AUTOMATIC_PROFILE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """What a run needs to make an output array, for the shapes set now."""
+
+    name: str
+    shape: tuple[int, ...]
+    storage: np.dtype[Any]
+    bytes: int
+    slot: Memory
+
+
+class ExecutionContext:
+    """The mutable state of running an engine. Make one with `Engine.create_context`.
+
+    `run` is the easy way. The stateful way is set_input_shape, bind, then execute or enqueue.
+    Threads that share a context take turns.
+    """
+
+    def __init__(self, engine: LoadedEngine, profile: int | None = None) -> None:
+        self._handle = c_void_p()
+        self._engine = engine
+        self._lib = engine.lib
+        number = AUTOMATIC_PROFILE if profile is None else profile
+        check(self._lib.braze_context_create(engine.handle, number, ctypes.byref(self._handle)))
+        self._lock = threading.RLock()
+        self._bound: dict[str, Any] = {}
+        self._inputs = engine.bindings[: engine.num_inputs]
+        self._num_dims = sum(b.rank for b in self._inputs)
+        self._dims = (c_int64 * max(1, self._num_dims))()
+        self._memory = (Memory * max(1, len(engine.bindings)))()
+        self._slots = list(self._memory)  # views of the entries, made once
+        self._shapes: tuple[tuple[int, ...], ...] | None = None
+        self._outputs: list[_Output] = []
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._lib.braze_context_destroy(self._handle)
+            self._handle = c_void_p()
+
+    # ---- one call -----------------------------------------------------------------------
+
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        workers: int = 0,
+        debug: Iterable[str] = (),
+    ) -> dict[str, Array]:
+        """Run on `inputs`; returns the outputs, then the debug tensors asked for, by name.
+
+        workers: threads of this run, at most what the engine was built for; 0 for its own number.
+        """
+        wanted = frozenset(debug)
+        if not wanted and not workers:
+            return self._run(inputs, None)
+        options, copies = RunOptions(num_workers=thread_count(workers)), dict[str, Array]()
+        if wanted:
+            options.debug = self._debug_callback(wanted, copies)
+        outputs = self._run(inputs, options)
+        return {**outputs, **copies}
+
+    def profile(self, inputs: Mapping[str, Any], *, workers: int = 0) -> list[int]:
+        """Run on `inputs` and return the nanoseconds of every step."""
+        spent: list[int] = []
+        options = RunOptions(num_workers=thread_count(workers))
+        options.profile = PROFILE_FN(lambda _user, _step, ns: spent.append(ns))
+        self._run(inputs, options)
+        return spent
+
+    def _run(self, inputs: Mapping[str, Any], options: RunOptions | None) -> dict[str, Array]:
+        arrays = self._input_arrays(inputs)
+        with self._lock:
+            self._set_shapes(arrays)
+            outputs: dict[str, Array] = {}
+            for slot, array in zip(self._slots, arrays, strict=False):
+                slot.data, slot.bytes = address_of(array), array.nbytes
+            for out in self._outputs:
+                outputs[out.name], out.slot.data = empty_output(out.shape, out.storage, out.bytes)
+            pointer = None if options is None else ctypes.byref(options)
+            status = self._lib.braze_context_run(
+                self._handle, self._dims, self._num_dims, self._memory, pointer
+            )
+            if status:
+                check(status)
+        return outputs
+
+    def _input_arrays(self, inputs: Mapping[str, Any]) -> list[Array]:
+        if not isinstance(inputs, Mapping):
+            raise BindingError(
+                f"inputs must be a dict of arrays by input name, not {type(inputs).__name__}; "
+                f"the engine takes the inputs {[b.name for b in self._inputs]}"
+            )
+        arrays = []
+        for b in self._inputs:
+            if b.name not in inputs:
+                self._reject_names(inputs)
+            array = as_input(b.name, b.dtype, b.storage, inputs[b.name])
+            if array.ndim != b.rank:
+                raise ShapeError(
+                    f"input {b.name!r} has shape {array.shape} but the engine takes "
+                    f"{b.rank} axes; reshape it"
+                )
+            arrays.append(array)
+        if len(inputs) != len(arrays):
+            self._reject_names(inputs)
+        return arrays
+
+    def _reject_names(self, inputs: Mapping[str, Any]) -> None:
+        expected = [b.name for b in self._inputs]
+        missing = [name for name in expected if name not in inputs]
+        extra = [name for name in inputs if name not in expected]
+        raise BindingError(
+            f"the engine takes the inputs {expected}"
+            + (f"; missing: {missing}" if missing else "")
+            + (f"; unknown: {extra}" if extra else "")
+        )
+
+    def _set_shapes(self, arrays: Sequence[Array]) -> None:
+        shapes = tuple([array.shape for array in arrays])
+        if shapes == self._shapes:
+            return
+        flat = [dim for shape in shapes for dim in shape]
+        self._shapes = None
+        self._dims[: len(flat)] = flat
+        check(self._lib.braze_context_set_shapes(self._handle, self._dims, self._num_dims))
+        self._outputs = []
+        for i in range(len(self._inputs), len(self._engine.bindings)):
+            b, shape, slot = self._engine.bindings[i], self._shape(i), self._slots[i]
+            slot.bytes = math.prod(shape) * b.storage.itemsize
+            self._outputs.append(_Output(b.name, shape, output_dtype(b.dtype), slot.bytes, slot))
+        self._shapes = shapes
+
+    def _debug_callback(self, wanted: frozenset[str], copies: dict[str, Array]) -> Any:
+        tensors = self._engine.debug_tensors
+        unknown = wanted - {t.name for t in tensors}
+        if unknown:
+            raise BindingError(
+                f"the engine has no debug tensors {sorted(unknown)}; it has "
+                f"{[t.name for t in tensors]} (build with debug tensors marked)"
+            )
+
+        def copy(_user: Any, index: int, data: int, dims: Any, rank: int, size: int) -> None:
+            tensor = tensors[index]
+            if tensor.name in wanted:
+                shape = tuple(dims[:rank])
+                array = np.empty(shape, output_dtype(tensor.dtype))
+                ctypes.memmove(array.ctypes.data, data or 0, size)
+                copies[tensor.name] = array
+
+        return DEBUG_FN(copy)
+
+    # ---- the stateful way ---------------------------------------------------------------
+
+    def set_input_shape(self, name: str, shape: Sequence[int]) -> None:
+        """Set the shape of input `name` for execute and enqueue."""
+        with self._lock:
+            self._shapes = None
+            dims = (c_int64 * max(1, len(shape)))(*shape)
+            index = self._engine.binding_index(name)
+            check(self._lib.braze_context_set_input_shape(self._handle, index, dims, len(shape)))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an input or output for the input shapes set now."""
+        return self._shape(self._engine.binding_index(name))
+
+    def _shape(self, index: int) -> tuple[int, ...]:
+        rank = self._engine.bindings[index].rank
+        dims, size = (c_int64 * max(1, rank))(), c_int64()
+        check(self._lib.braze_context_binding_shape(self._handle, index, dims, ctypes.byref(size)))
+        return tuple(dims[:rank])
+
+    def profile_in_use(self) -> tuple[int, int]:
+        """(profile index, bytes of its arena) for the input shapes set now."""
+        index, size = c_int32(), c_int64()
+        check(
+            self._lib.braze_context_profile(self._handle, ctypes.byref(index), ctypes.byref(size))
+        )
+        return index.value, size.value
+
+    def bind(self, name: str, memory: Array | int, size: int | None = None) -> None:
+        """Bind memory for execute and enqueue: an array (kept alive), or an address with a size.
+
+        An output array receives the result in place.
+        """
+        index = self._engine.binding_index(name)
+        binding = self._engine.bindings[index]
+        if isinstance(memory, int):
+            if size is None:
+                raise BindingError(f"binding {name!r} to an address needs its size in bytes")
+            address = memory
+        else:
+            array = as_input(name, binding.dtype, binding.storage, memory)
+            if binding.is_output and not _is_same_memory(array, memory):
+                raise BindingError(f"output {name!r} needs a contiguous, aligned array")
+            memory, address, size = array, array.ctypes.data, array.nbytes
+        with self._lock:
+            check(self._lib.braze_context_bind(self._handle, index, address, size))
+            self._bound[name] = memory
+
+    def execute(self, *, workers: int = 0) -> None:
+        """Run with the shapes and memory set before; returns when it is done."""
+        options = RunOptions(num_workers=thread_count(workers))
+        check(self._lib.braze_context_execute(self._handle, ctypes.byref(options)))
+
+    def enqueue(self, stream: Stream) -> None:
+        """Run on `stream` with the shapes and memory set now; errors show in its synchronize."""
+        with self._lock:
+            check(self._lib.braze_context_enqueue(self._handle, stream.handle))
+            stream.keep_alive(self, dict(self._bound))
+
+
+def _is_same_memory(array: Array, given: Any) -> bool:
+    return isinstance(given, np.ndarray) and address_of(array) == address_of(given)

@@ -1,0 +1,159 @@
+"""Engine: a loaded plan that runs; safe to call from several threads."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from ctypes import c_void_p
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from braze.core.dtypes import DType
+from braze.core.errors import EngineFormatError
+from braze.core.files import path_text
+from braze.engine.plan import Binding, Plan
+from braze.engine.read import from_bytes
+from braze.engine.write import aligned_bytes, to_array, write_image
+from braze.runtime.arrays import Array
+from braze.runtime.context import ExecutionContext
+from braze.runtime.loaded import LoadedEngine
+from braze.runtime.native import BORROW, check, library, thread_count
+from braze.runtime.report import describe_plan, shape_text
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDescription:
+    """An input or output as users see it; dynamic axes show as size expressions."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int | str, ...]
+
+
+class Engine:
+    """A loaded engine. Make one with `load`, `from_bytes` or `from_plan`."""
+
+    def __init__(self, loaded: LoadedEngine) -> None:
+        self.loaded = loaded
+        self._free_contexts: list[ExecutionContext] = []
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, threads: int = 0) -> Engine:
+        """The engine in the file at `path`, which stays mapped into memory.
+
+        threads: workers of a run, at most what it was built for; 0 for that number (at most the
+        CPUs of this machine).
+        """
+        name, workers, handle = os.fsencode(path_text(path)), thread_count(threads), c_void_p()
+        check(library().braze_engine_load_file(name, workers, ctypes.byref(handle)))
+        return cls(LoadedEngine(handle))
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview, *, threads: int = 0) -> Engine:
+        """The engine in `data`, which is copied once (loading a file copies nothing)."""
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise EngineFormatError(
+                f"an engine in memory must be bytes, not {type(data).__name__}; "
+                "use braze.load for a file"
+            )
+        source = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
+        if not source.size:
+            raise EngineFormatError("the engine is empty; build one with braze.build")
+        image = aligned_bytes(source.size)
+        image[:] = source
+        return cls._from_image(image, threads)
+
+    @classmethod
+    def from_plan(cls, plan: Plan, *, threads: int = 0) -> Engine:
+        """The engine of a plan: written to memory and run from there without another copy."""
+        return cls._from_image(to_array(plan), threads)
+
+    @classmethod
+    def _from_image(cls, image: npt.NDArray[np.uint8], threads: int) -> Engine:
+        workers, handle = thread_count(threads), c_void_p()
+        address, out = image.ctypes.data, ctypes.byref(handle)
+        check(library().braze_engine_load_memory(address, image.size, BORROW, workers, out))
+        return cls(LoadedEngine(handle, keep=image))
+
+    # ---- running ------------------------------------------------------------------------
+
+    def __call__(
+        self, inputs: Mapping[str, Any], *, workers: int = 0, debug: Iterable[str] = ()
+    ) -> dict[str, Array]:
+        """Run on arrays by input name; returns arrays by output name. Any thread may call it."""
+        context = self._take_context()
+        try:
+            return context.run(inputs, workers=workers, debug=debug)
+        finally:
+            self._free_contexts.append(context)
+
+    def profile(self, inputs: Mapping[str, Any], *, workers: int = 0) -> list[int]:
+        """Run on `inputs` and return the nanoseconds of every step, in the order of plan.steps."""
+        context = self._take_context()
+        try:
+            return context.profile(inputs, workers=workers)
+        finally:
+            self._free_contexts.append(context)
+
+    def _take_context(self) -> ExecutionContext:
+        try:
+            return self._free_contexts.pop()  # list operations are atomic: no lock is needed
+        except IndexError:
+            return ExecutionContext(self.loaded)
+
+    def create_context(self, profile: int | None = None) -> ExecutionContext:
+        """A context of your own; profile: an index, or None to choose by the shapes."""
+        return ExecutionContext(self.loaded, profile)
+
+    # ---- descriptions -------------------------------------------------------------------
+
+    @property
+    def threads(self) -> int:
+        """Workers of a run."""
+        return int(self.loaded.lib.braze_engine_threads(self.loaded.handle))
+
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """The plan behind the engine, read when first asked for; its weights are views."""
+        return from_bytes(self.loaded.image().data, verify_weights=False)
+
+    @functools.cached_property
+    def inputs(self) -> tuple[TensorDescription, ...]:
+        """The inputs, in the model's order."""
+        return self._describe(self.plan.inputs)
+
+    @functools.cached_property
+    def outputs(self) -> tuple[TensorDescription, ...]:
+        """The outputs, in the model's order."""
+        return self._describe(self.plan.outputs)
+
+    def _describe(self, bindings: Sequence[Binding]) -> tuple[TensorDescription, ...]:
+        plan = self.plan
+        return tuple(
+            TensorDescription(b.name, b.dtype, shape_text(plan, b.shape)) for b in bindings
+        )
+
+    def inspect(self) -> str:
+        """A report for people: tensors, profiles, steps with tactics and origins, record."""
+        return describe_plan(self.plan)
+
+    def verify(self) -> None:
+        """Wait until the weights are checked; raises EngineFormatError when they are damaged."""
+        check(self.loaded.lib.braze_engine_verify(self.loaded.handle))
+
+    def to_bytes(self) -> bytes:
+        """The engine file as bytes."""
+        return self.loaded.image().tobytes()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles and copies are engines of their own, made from the engine file's bytes."""
+        return functools.partial(Engine.from_bytes, threads=self.threads), (self.to_bytes(),)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the engine file to `path`, whole or not at all; raises FileError."""
+        write_image(self.loaded.image(), path)

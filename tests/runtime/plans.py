@@ -1,0 +1,211 @@
+"""Small plans for the tests of the engine file and the runtime."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from braze.core.dtypes import F32, I64, DType
+from braze.engine.plan import (
+    Binding,
+    Buffer,
+    BufferRef,
+    DebugTensor,
+    Guard,
+    KernelCode,
+    Plan,
+    Profile,
+    SizeOp,
+    Step,
+    Weight,
+)
+from tests.runtime.kernels import add_object, gather_object, reversed_add_object
+
+FLOAT = 4
+
+
+@dataclass
+class Sizes:
+    """Builds a shape program; equal entries are shared."""
+
+    ops: list[SizeOp] = field(default_factory=list)
+
+    def add(self, op: str, a: int, b: int = 0) -> int:
+        size = SizeOp(op, a, b)
+        if size not in self.ops:
+            self.ops.append(size)
+        return self.ops.index(size)
+
+    def const(self, value: int) -> int:
+        return self.add("const", value)
+
+
+def _align(value: int) -> int:
+    return -(-value // 64) * 64
+
+
+def chain_plan(
+    num_steps: int = 3,
+    width: int = 8,
+    profiles: tuple[tuple[int, int, int], ...] = ((1, 4, 16),),
+    parallel: bool = True,
+    threads: int = 8,
+) -> Plan:
+    """y = x + w + w + ... (num_steps times) with x of shape [n, width], w a weight [max n, width].
+
+    Intermediates alternate between two arena buffers.
+    """
+    sizes = Sizes()
+    n, w = sizes.add("sym", 0), sizes.const(width)
+    count = sizes.add("mul", n, w)
+    size = sizes.add("mul", count, sizes.const(FLOAT))
+    top = max(high for _, _, high in profiles)
+    weight = (np.arange(top * width, dtype=np.float32) % 7).reshape(top, width)
+    weight_bytes = sizes.const(weight.nbytes)
+    buffers = [
+        Buffer("input", size, name="x"),
+        Buffer("output", size, name="y"),
+        Buffer("weight", weight_bytes, offset=0, name="w"),
+        Buffer("arena", size, name="t0"),
+        Buffer("arena", size, name="t1"),
+    ]
+    steps, debug, current = [], [], 0
+    for i in range(num_steps):
+        target = 1 if i == num_steps - 1 else 3 + i % 2
+        refs = (BufferRef(current), BufferRef(2), BufferRef(target))
+        after = (i - 1,) if i else ()
+        origins = (f"node_{i}",)
+        steps.append(Step(0, f"add_{i}", refs, (count,), parallel, after, origins, "add:plain"))
+        if target != 1:
+            debug.append(DebugTensor(f"t_{i}", F32, (n, w), BufferRef(target), i))
+        current = target
+    rows = []
+    for low, opt, high in profiles:
+        span = _align(high * width * FLOAT)
+        rows.append(Profile(((low, opt, high),), (-1, -1, -1, 0, span), 2 * span, 2 * span))
+    return Plan(
+        target={"kind": "cpu", "isa": "x86-64"},
+        threads=threads,
+        symbols=("n",),
+        sizes=tuple(sizes.ops),
+        guards=(),
+        inputs=(Binding("x", F32, (n, w), 0),),
+        outputs=(Binding("y", F32, (n, w), 1),),
+        buffers=tuple(buffers),
+        kernels=(KernelCode("entry", "x86-64", add_object()),),
+        steps=tuple(steps),
+        profiles=tuple(rows),
+        weights=(_weight("w", weight, 0),),
+        debug=tuple(debug),
+        record={"fusions": ["add into add"]},
+        weight_data=(weight,),
+    )
+
+
+def chain_reference(plan: Plan, x: np.ndarray) -> np.ndarray:
+    """What `chain_plan` computes, in the same order of additions."""
+    y = x.copy()
+    for _ in plan.steps:
+        y = y + np.asarray(plan.weight_data[0])[: len(x)]
+    return y
+
+
+def gather_plan() -> Plan:
+    """y[m] = x[i[m]] for x float [n], i int64 [m]; an index out of range is a data error."""
+    sizes = Sizes()
+    n, m = sizes.add("sym", 0), sizes.add("sym", 1)
+    four, eight = sizes.const(4), sizes.const(8)
+    x, i, y = sizes.add("mul", n, four), sizes.add("mul", m, eight), sizes.add("mul", m, four)
+    refs = (BufferRef(0), BufferRef(1), BufferRef(2))
+    return Plan(
+        target={"kind": "cpu", "isa": "x86-64"},
+        threads=8,
+        symbols=("n", "m"),
+        sizes=tuple(sizes.ops),
+        guards=(),
+        inputs=(Binding("x", F32, (n,), 0), Binding("i", I64, (m,), 1)),
+        outputs=(Binding("y", F32, (m,), 2),),
+        buffers=(Buffer("input", x), Buffer("input", i), Buffer("output", y)),
+        kernels=(KernelCode("entry", "x86-64", gather_object()),),
+        steps=(Step(0, "gather", refs, (m, n), True, (), ("Gather_7", "Reshape_8"), ""),),
+        profiles=(Profile(((0, 4, 64), (0, 4, 64)), (-1, -1, -1), 0, 0),),
+        weights=(),
+        debug=(),
+        record={},
+    )
+
+
+def expression_plan(dtype: DType = F32, value: tuple[float, ...] = ()) -> Plan:
+    """y = x + x for x [n, n + 1] (a computed axis), n in 1..8, and a guard n == n mod 5."""
+    sizes = Sizes()
+    n = sizes.add("sym", 0)
+    more = sizes.add("add", n, sizes.const(1))
+    rest = sizes.add("mod", n, sizes.const(5))
+    count = sizes.add("mul", n, more)
+    size = sizes.add("mul", count, sizes.const(dtype.itemsize))
+    refs = (BufferRef(0), BufferRef(0), BufferRef(1))
+    return Plan(
+        target={"kind": "cpu", "isa": "x86-64"},
+        threads=1,
+        symbols=("n",),
+        sizes=tuple(sizes.ops),
+        guards=(Guard(n, rest, "n is below 5"),),
+        inputs=(Binding("x", dtype, (n, more), 0, value),),
+        outputs=(Binding("y", dtype, (n, more), 1),),
+        buffers=(Buffer("input", size), Buffer("output", size)),
+        kernels=(KernelCode("entry", "x86-64", add_object()),),
+        steps=(Step(0, "double", refs, (count,), False),),
+        profiles=(Profile(((1, 2, 8),), (-1, -1), 0, 0),),
+        weights=(),
+        debug=(),
+        record={},
+    )
+
+
+def branch_plan(width: int = 1024) -> Plan:
+    """y = 9 x: t = x + x, u = t + x, v = t + t, s = x + x, u = u + s, y = u + v.
+
+    t and s are different buffers at the same arena bytes and `after` lists only the flow of data,
+    so only the executor can know that the step which writes s must wait for the readers of t.
+    Every second step splits its work the other way round, so a missing barrier shows.
+    """
+    sizes = Sizes()
+    n, w = sizes.add("sym", 0), sizes.const(width)
+    count = sizes.add("mul", n, w)
+    size = sizes.add("mul", count, sizes.const(FLOAT))
+    kinds = ["input", "output", "arena", "arena", "arena", "arena"]
+    # step: (a, b, out, after); buffers 2 and 4 share their bytes
+    rows = [(0, 0, 2, ()), (2, 0, 3, (0,)), (2, 2, 5, (0,)), (0, 0, 4, ()), (3, 4, 3, (1, 3)),
+            (3, 5, 1, (2, 4))]  # fmt: skip
+    steps = tuple(
+        Step(i % 2, f"add_{i}", (BufferRef(a), BufferRef(b), BufferRef(c)), (count,), True, after)
+        for i, (a, b, c, after) in enumerate(rows)
+    )
+    span = _align(16 * width * FLOAT)
+    offsets = (-1, -1, 0, span, 0, 2 * span)
+    return Plan(
+        target={"kind": "cpu", "isa": "x86-64"},
+        threads=8,
+        symbols=("n",),
+        sizes=tuple(sizes.ops),
+        guards=(),
+        inputs=(Binding("x", F32, (n, w), 0),),
+        outputs=(Binding("y", F32, (n, w), 1),),
+        buffers=tuple(Buffer(kind, size) for kind in kinds),
+        kernels=(
+            KernelCode("entry", "x86-64", add_object()),
+            KernelCode("entry", "x86-64", reversed_add_object()),
+        ),
+        steps=steps,
+        profiles=(Profile(((1, 4, 16),), offsets, 3 * span, 3 * span),),
+        weights=(),
+        debug=(),
+        record={},
+    )
+
+
+def _weight(name: str, data: np.ndarray, offset: int) -> Weight:
+    digest = hashlib.sha256(data.tobytes()).hexdigest()
+    return Weight(name, F32, data.shape, offset, data.nbytes, digest)

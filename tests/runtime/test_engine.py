@@ -1,0 +1,377 @@
+"""Running engines from Python: results, shapes, types, errors, threads, idling."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import braze
+from braze.core.dtypes import BF16, F32
+from braze.core.errors import (
+    BindingError,
+    DTypeError,
+    EngineFormatError,
+    ExecutionError,
+    ProfileError,
+    ShapeError,
+)
+from braze.engine.plan import Profile, SizeOp
+from braze.runtime import Engine
+from braze.runtime.arrays import as_input
+from tests.runtime.plans import (
+    branch_plan,
+    chain_plan,
+    chain_reference,
+    expression_plan,
+    gather_plan,
+)
+
+
+def rows(n: int, width: int = 8) -> np.ndarray:
+    return np.random.default_rng(n).standard_normal((n, width)).astype(np.float32)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("num_steps", [1, 2, 9])
+def test_results_for_every_shape_and_number_of_workers(parallel: bool, num_steps: int) -> None:
+    plan = chain_plan(num_steps, parallel=parallel)
+    engine = Engine.from_plan(plan)
+    for n in (4, 1, 16, 3):
+        x = rows(n)
+        expected = chain_reference(plan, x)
+        for workers in (0, 1, 2, 7):
+            got = engine({"x": x}, workers=workers)["y"]
+            assert got.tobytes() == expected.tobytes()
+            assert got.shape == expected.shape
+            assert got.ctypes.data % 64 == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_steps_without_barriers_and_reused_memory(workers: int) -> None:
+    context = Engine.from_plan(branch_plan()).create_context()
+    for n in (16, 1, 5, 16, 7) * 20:
+        x = np.arange(n * 1024, dtype=np.float32).reshape(n, 1024)
+        np.testing.assert_array_equal(context.run({"x": x}, workers=workers)["y"], 9 * x)
+
+
+def test_ways_to_load_give_the_same_engine(tmp_path: Path) -> None:
+    plan = chain_plan()
+    first = Engine.from_plan(plan)
+    first.save(tmp_path / "a.engine")
+    x = rows(5)
+    expected = first({"x": x})["y"]
+    for engine in (Engine.load(tmp_path / "a.engine"), Engine.from_bytes(first.to_bytes())):
+        assert engine({"x": x})["y"].tobytes() == expected.tobytes()
+        assert engine.plan == plan
+    assert Engine.load(tmp_path / "a.engine", threads=1).threads == 1
+
+
+def test_description_and_report() -> None:
+    engine = Engine.from_plan(chain_plan())
+    assert [(t.name, t.dtype, t.shape) for t in engine.inputs] == [("x", F32, ("n", 8))]
+    assert [(t.name, t.dtype, t.shape) for t in engine.outputs] == [("y", F32, ("n", 8))]
+    text = engine.inspect()
+    for part in ("x  float32 [n, 8]", "n 1..4..16", "arena 1024 B", "add:plain", "node_1",
+                 "add into add", "isa x86-64"):  # fmt: skip
+        assert part in text
+    assert [t.shape for t in Engine.from_plan(expression_plan()).inputs] == [("n", "n + 1")]
+
+
+def test_inputs_of_other_layouts_are_copied_not_misread() -> None:
+    engine = Engine.from_plan(plan := chain_plan())
+    base = rows(16, 16)
+    for x in (base[:, ::2], base[::-1, :8], np.asfortranarray(base[:, :8])):
+        expected = chain_reference(plan, np.ascontiguousarray(x))
+        assert engine({"x": x})["y"].tobytes() == expected.tobytes()
+    raw = np.zeros(4 * 8 * 4 + 1, np.uint8)
+    odd = raw[1:].view(np.float32).reshape(4, 8)
+    odd[:] = rows(4)
+    assert engine({"x": odd})["y"].tobytes() == chain_reference(plan, rows(4)).tobytes()
+
+    class Like:
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return rows(4)
+
+    assert engine({"x": Like()})["y"].tobytes() == chain_reference(plan, rows(4)).tobytes()
+    listed = engine({"x": memoryview(rows(4))})["y"]
+    assert listed.tobytes() == chain_reference(plan, rows(4)).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "words"),
+    [
+        ({}, BindingError, "missing"),
+        ({"z": rows(4)}, BindingError, "unknown"),
+        ({"x": rows(4), "z": rows(4)}, BindingError, "unknown"),
+        ({"x": rows(4).astype(np.float64)}, DTypeError, "float64"),
+        ({"x": rows(4).astype(">f4")}, DTypeError, "byte order"),
+        ({"x": [["a"]]}, DTypeError, "convert"),
+        ({"x": rows(4)[0]}, ShapeError, "2 axes"),
+        ({"x": rows(4, 9)}, ShapeError, "axis 1 has size 9"),
+        ({"x": rows(17)}, ProfileError, "axis 0 has size 17, outside 1..16"),
+        ({"x": rows(0)}, ProfileError, "axis 0 has size 0"),
+    ],
+)
+def test_errors_are_typed_and_leave_the_engine_usable(
+    inputs: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    engine = Engine.from_plan(plan := chain_plan())
+    with pytest.raises(error, match=words):
+        engine(inputs)
+    assert engine({"x": rows(4)})["y"].tobytes() == chain_reference(plan, rows(4)).tobytes()
+
+
+def test_data_errors_name_step_and_origins() -> None:
+    engine = Engine.from_plan(gather_plan())
+    x = np.arange(5, dtype=np.float32)
+    good = {"x": x, "i": np.array([4, 0, 2])}
+    np.testing.assert_array_equal(engine(good)["y"], [4, 0, 2])
+    for workers in (1, 2):
+        with pytest.raises(ExecutionError, match=r"step 0 'gather' \(from Gather_7, Reshape_8\)"):
+            engine({"x": x, "i": np.array([4, 5, 2])}, workers=workers)
+        np.testing.assert_array_equal(engine(good, workers=workers)["y"], [4, 0, 2])
+
+
+def test_zero_sized_tensors() -> None:
+    engine = Engine.from_plan(gather_plan())
+    empty = engine({"x": np.zeros(3, np.float32), "i": np.zeros(0, np.int64)})["y"]
+    assert empty.shape == (0,)
+    with pytest.raises(ExecutionError):
+        engine({"x": np.zeros(0, np.float32), "i": np.zeros(1, np.int64)})
+
+
+def test_computed_axes_and_guards() -> None:
+    engine = Engine.from_plan(expression_plan())
+    x = rows(4, 5)
+    np.testing.assert_array_equal(engine({"x": x})["y"], x + x)
+    with pytest.raises(ShapeError, match="axis 1 has size 7 where the engine needs 5"):
+        engine({"x": rows(4, 7)})
+    with pytest.raises(ShapeError, match="n is below 5"):
+        engine({"x": rows(6, 7)})
+
+
+def test_overflow_and_division_by_zero_in_the_shape_program() -> None:
+    plan = expression_plan()
+    big = len(plan.sizes)
+    for extra in (
+        (SizeOp("const", 1 << 62), SizeOp("mul", big, big)),
+        (SizeOp("const", 0), SizeOp("floordiv", 0, big)),
+        (SizeOp("const", 0), SizeOp("mod", 0, big)),
+    ):
+        engine = Engine.from_plan(replace(plan, sizes=plan.sizes + extra))
+        with pytest.raises(ShapeError, match="overflows or divides by zero"):
+            engine({"x": rows(2, 3)})
+
+
+@pytest.mark.parametrize("a", [-7, -6, 7, 0])
+@pytest.mark.parametrize("b", [-3, 3, 7])
+@pytest.mark.parametrize("op", ["add", "mul", "floordiv", "mod", "max", "min"])
+def test_the_shape_program_computes_as_python_does(op: str, a: int, b: int) -> None:
+    expected = {
+        "add": a + b, "mul": a * b, "floordiv": a // b, "mod": a % b, "max": max(a, b),
+        "min": min(a, b),
+    }[op]  # fmt: skip
+    plan = expression_plan()
+    at = len(plan.sizes)
+    sizes = (*plan.sizes, SizeOp("const", a), SizeOp("const", b), SizeOp(op, at, at + 1))
+    sizes = (*sizes, SizeOp("const", expected))
+    guard = replace(plan.guards[0], lhs=at + 2, rhs=at + 3)
+    Engine.from_plan(replace(plan, sizes=sizes, guards=(guard,)))({"x": rows(2, 3)})
+
+
+def test_symbols_must_agree() -> None:
+    plan = gather_plan()
+    same = replace(plan.inputs[1], shape=plan.inputs[0].shape)
+    profile = replace(plan.profiles[0])
+    engine = Engine.from_plan(
+        replace(plan, inputs=(plan.inputs[0], same), symbols=("n", "n2"), profiles=(profile,),
+                sizes=tuple(SizeOp("sym", 0) if s.op == "sym" else s for s in plan.sizes))
+    )  # fmt: skip
+    with pytest.raises(ShapeError, match="both are the size 'n'"):
+        engine({"x": np.zeros(3, np.float32), "i": np.zeros(2, np.int64)})
+
+
+def test_several_profiles() -> None:
+    plan = chain_plan(profiles=((1, 2, 4), (3, 8, 16), (20, 20, 30)))
+    engine = Engine.from_plan(plan)
+    context = engine.create_context()
+    for n, profile in ((1, 0), (4, 0), (5, 1), (16, 1), (25, 2), (2, 0)):
+        assert (
+            context.run({"x": rows(n)})["y"].tobytes() == chain_reference(plan, rows(n)).tobytes()
+        )
+        context.set_input_shape("x", (n, 8))
+        assert context.profile_in_use() == (profile, plan.profiles[profile].arena_bytes)
+    with pytest.raises(ProfileError, match=r"fit none of the 3 profiles.*profile 2"):
+        context.run({"x": rows(18)})
+    fixed = engine.create_context(profile=1)
+    assert fixed.run({"x": rows(3)})["y"].shape == (3, 8)
+    with pytest.raises(ProfileError, match=r"outside 3\.\.16 of profile 1"):
+        fixed.run({"x": rows(2)})
+    with pytest.raises(ProfileError, match="does not exist"):
+        engine.create_context(profile=3)
+
+
+def test_inputs_specialised_to_a_value() -> None:
+    value = tuple(float(v) for v in range(6))
+    engine = Engine.from_plan(expression_plan(value=value))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(engine({"x": x})["y"], 2 * x)
+    with pytest.raises(ExecutionError, match="differs from the constant content"):
+        engine({"x": x + 1})
+    with pytest.raises(ShapeError, match="specialised"):
+        engine({"x": rows(3, 4)})
+
+
+def test_bfloat16_inputs() -> None:
+    values = np.array([[1.5, -2.0]], ml_dtypes.bfloat16)
+    bits = as_input("x", BF16, BF16.numpy, values)
+    assert bits.dtype == np.uint16
+    assert bits.shape == (1, 2)
+    np.testing.assert_array_equal(bits, values.view(np.uint16))
+    assert as_input("x", BF16, BF16.numpy, bits) is bits
+    with pytest.raises(DTypeError, match="uint16 bit patterns"):
+        as_input("x", BF16, BF16.numpy, np.zeros((1, 2), np.float32))
+
+
+def test_profile_and_debug_tensors() -> None:
+    plan = chain_plan(num_steps=4)
+    engine = Engine.from_plan(plan)
+    x = rows(4)
+    times = engine.profile({"x": x})
+    assert len(times) == 4
+    assert all(t >= 0 for t in times)
+    weight = plan.weight_data[0][:4]
+    for workers in (1, 2):
+        found = engine({"x": x}, workers=workers, debug=("t_0", "t_2"))
+        np.testing.assert_array_equal(found["t_0"], x + weight)
+        np.testing.assert_array_equal(found["t_2"], x + weight + weight + weight)
+        assert found["y"].tobytes() == chain_reference(plan, x).tobytes()
+    with pytest.raises(BindingError, match="no debug tensors"):
+        engine({"x": x}, debug=("nothing",))
+
+
+def test_an_arena_too_large_for_the_machine() -> None:
+    plan = chain_plan()
+    huge = replace(plan.profiles[0], arena_bytes=1 << 60)
+    with pytest.raises(ExecutionError, match="no memory"):
+        Engine.from_plan(replace(plan, profiles=(huge,)))({"x": rows(4)})
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        Profile(((1, 4, 16),), (-1, -1, -1, 0, 512), 1000, 0),
+        Profile(((1, 4, 64),), (-1, -1, -1, 0, 512), 1024, 0),
+    ],
+)
+def test_buffers_outside_the_arena_are_refused(profile: Profile) -> None:
+    engine = Engine.from_plan(replace(chain_plan(), profiles=(profile,)))
+    with pytest.raises((EngineFormatError, ShapeError)):
+        engine({"x": rows(profile.ranges[0][2])})
+
+
+def test_many_threads_share_an_engine_and_a_context() -> None:
+    plan = chain_plan(num_steps=5)
+    engine = Engine.from_plan(plan)
+    shared = engine.create_context()
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            x = rows(1 + seed)
+            expected = chain_reference(plan, x).tobytes()
+            for i in range(150):
+                call = shared.run if i % 2 else engine
+                assert call({"x": x}, workers=i % 3)["y"].tobytes() == expected  # type: ignore[operator]
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def test_memory_is_freed_with_the_last_user() -> None:
+    gc.disable()
+    try:
+        engine = Engine.from_plan(chain_plan())
+        engine({"x": rows(4)})
+        loaded = weakref.ref(engine.loaded)
+        context = engine.create_context()
+        del engine
+        assert context.run({"x": rows(4)})["y"].shape == (4, 8)
+        del context
+        assert loaded() is None
+    finally:
+        gc.enable()
+
+
+def test_the_plan_keeps_its_memory_alive() -> None:
+    plan = Engine.from_plan(chain_plan()).plan
+    gc.collect()
+    assert bytes(plan.weight_data[0]) == chain_plan().weight_data[0].tobytes()
+
+
+def test_an_idle_engine_uses_no_cpu() -> None:
+    engine = Engine.from_plan(chain_plan(num_steps=50))
+    for _ in range(20):
+        engine({"x": rows(16)}, workers=2)
+    time.sleep(0.01)
+    before = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - before < 0.02
+
+
+def _child(engine: Engine, queue: Any) -> None:
+    queue.put(engine({"x": rows(6)}, workers=2)["y"].tobytes())
+
+
+def test_a_forked_child_can_go_on() -> None:
+    plan = chain_plan(num_steps=4)
+    engine = Engine.from_plan(plan)
+    engine({"x": rows(6)}, workers=2)
+    fork = multiprocessing.get_context("fork")
+    queue = fork.SimpleQueue()
+    child = fork.Process(target=_child, args=(engine, queue))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert queue.get() == chain_reference(plan, rows(6)).tobytes()
+    assert (
+        engine({"x": rows(6)}, workers=2)["y"].tobytes() == chain_reference(plan, rows(6)).tobytes()
+    )
+
+
+def test_the_runtime_needs_no_compiler(tmp_path: Path) -> None:
+    path = tmp_path / "a.engine"
+    Engine.from_plan(chain_plan()).save(path)
+    script = f"""
+import sys
+for name in ("llvmlite", "onnx", "triton", "ml_dtypes", "torch"):
+    sys.modules[name] = None
+import numpy as np
+from braze.runtime import Engine
+engine = Engine.load({str(path)!r})
+assert engine({{"x": np.ones((2, 8), np.float32)}})["y"].shape == (2, 8)
+engine.inspect()
+loaded = [m for m in sys.modules if m.startswith("braze.")]
+assert all(m.split(".")[1] in ("core", "engine", "runtime") for m in loaded), loaded
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(braze.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
