@@ -1,0 +1,183 @@
+"""The oracle: run a graph node by node with the numpy meaning of each op.
+
+Slow and plain on purpose. Every result is checked against the type that was inferred for it, so
+a wrong `infer` shows here and not in generated code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from braze.core.dims import Dim, DimExpr, Shape, substitute
+from braze.core.dtypes import BF16, F64, DType
+from braze.core.errors import BindingError, BrazeError, DTypeError, ExecutionError, ShapeError
+from braze.ir.graph import Graph, Node, Value
+from braze.ops.base import Array, Op
+from braze.ops.precision import from_bfloat16, round_to_bfloat16, to_bfloat16
+
+
+def evaluate(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    keep: Iterable[str] = (),
+    float64: bool = False,
+) -> dict[str, Array]:
+    """Run `graph` on `inputs` (by input name); gives its outputs by their public names.
+
+    keep: names of further values to return. bfloat16 arrays are uint16 bit patterns outside and
+    float32 values inside; every result is rounded to nearest even. float64=True widens every
+    floating-point tensor to float64 and returns float64: the exact value to compare with.
+    Raises BindingError, DTypeError or ShapeError for inputs that do not fit, ExecutionError when
+    an op fails.
+    """
+    return _Run(graph, float64).evaluate(inputs, frozenset(keep))
+
+
+class _Run:
+    """One evaluation: the values computed so far and the symbols bound so far."""
+
+    def __init__(self, graph: Graph, float64: bool) -> None:
+        self.graph = graph
+        self.float64 = float64
+        self.env: dict[str, int] = {}
+        self.values: dict[Value, Array] = {}
+
+    def evaluate(self, inputs: Mapping[str, Array], keep: frozenset[str]) -> dict[str, Array]:
+        self._bind_inputs(inputs)
+        for value, key in self.graph.constants.items():
+            self.values[value] = self._enter(self.graph.weights.get(key), value.dtype)
+        for guard in self.graph.guards:
+            lhs, rhs = self._size(guard.lhs), self._size(guard.rhs)
+            if isinstance(lhs, int) and isinstance(rhs, int) and lhs != rhs:
+                raise ShapeError(
+                    f"{guard.what}: sizes {guard.lhs} = {lhs} and {guard.rhs} = {rhs} differ; "
+                    f"feed inputs whose shapes fit each other"
+                )
+        kept: dict[str, Array] = {}
+        last_use = self._last_uses()
+        for index, node in enumerate(self.graph.nodes):
+            self._step(node)
+            for value in node.outputs:
+                if value.name in keep:
+                    kept[value.name] = self._leave(value)
+            for used in node.inputs:
+                if used is not None and last_use.get(used) == index:
+                    self.values.pop(used, None)
+        kept.update({name: self._leave(value) for name, value in self.graph.outputs})
+        return kept
+
+    def _last_uses(self) -> dict[Value, int]:
+        last = {v: i for i, n in enumerate(self.graph.nodes) for v in n.inputs if v is not None}
+        return {v: i for v, i in last.items() if v not in self.graph.output_values}
+
+    # ------------------------------------------------------------------ borders
+
+    def _bind_inputs(self, inputs: Mapping[str, Array]) -> None:
+        names = {v.name for v in self.graph.inputs}
+        if set(inputs) != names:
+            raise BindingError(
+                f"the graph has inputs {sorted(names)} but {sorted(inputs)} are given; "
+                f"give each input once"
+            )
+        arrays = {v: np.asarray(inputs[v.name]) for v in self.graph.inputs}
+        for v, a in arrays.items():
+            if a.ndim != v.type.rank:
+                raise ShapeError(f"input {v.name}: rank {a.ndim} is given for {v.type}")
+            self._bind_symbols(v.shape, a.shape)
+        for v, a in arrays.items():
+            if tuple(self._size(d) for d in v.shape) != a.shape:
+                raise ShapeError(f"input {v.name}: shape {a.shape} does not fit {v.type}")
+            self.values[v] = self._enter(a, v.dtype)
+
+    def _bind_symbols(self, shape: Shape, actual: tuple[int, ...]) -> None:
+        """Give plain symbols without a value yet the size seen."""
+        for d, size in zip(shape, actual, strict=True):
+            name = _plain_symbol(d)
+            if name is not None:
+                self.env.setdefault(name, size)
+
+    def _enter(self, array: Array, dtype: DType) -> Array:
+        if array.dtype != dtype.numpy:
+            raise DTypeError(f"an array of {array.dtype} is given for a tensor of {dtype}")
+        inside = from_bfloat16(array) if dtype is BF16 else array
+        return inside.astype(np.float64) if self.float64 and dtype.is_float else inside
+
+    def _leave(self, value: Value) -> Array:
+        array = self.values[value]
+        if self.float64 and value.dtype.is_float:
+            return array
+        return to_bfloat16(array) if value.dtype is BF16 else array
+
+    # ------------------------------------------------------------------ nodes
+
+    def _size(self, d: Dim) -> Dim:
+        return substitute(d, self.env)
+
+    def _step(self, node: Node) -> None:
+        arrays = [None if v is None else self.values[v] for v in node.inputs]
+        try:
+            op = node.op.specialize(self.env)
+            if self.float64:
+                op = _in_float64(op)
+            results = op.reference(*arrays)
+        except BrazeError as e:
+            raise ExecutionError(f"{_where(node)}: {e}") from e
+        except (ValueError, IndexError, TypeError, AssertionError, ArithmeticError) as e:
+            raise ExecutionError(
+                f"{_where(node)}: the reference failed with {type(e).__name__}: {e}"
+            ) from e
+        if len(results) != len(node.outputs):
+            raise ExecutionError(
+                f"{_where(node)}: {len(results)} results for {len(node.outputs)} outputs"
+            )
+        for value, array in zip(node.outputs, results, strict=True):
+            self.values[value] = self._checked(node, value, np.asarray(array))
+
+    def _checked(self, node: Node, value: Value, array: Array) -> Array:
+        if value.type.rank == array.ndim:
+            self._bind_symbols(value.shape, array.shape)
+        expected = tuple(self._size(d) for d in value.shape)
+        if expected != array.shape:
+            raise ExecutionError(
+                f"{_where(node)}: output {value.name} has shape {array.shape} but {value.type} "
+                f"was inferred; report this as a bug"
+            )
+        if self.float64 and value.dtype.is_float:
+            return array.astype(np.float64, copy=False)
+        if value.dtype is BF16:
+            return round_to_bfloat16(array)
+        if array.dtype != value.dtype.numpy:
+            raise ExecutionError(
+                f"{_where(node)}: output {value.name} has type {array.dtype} but {value.type} "
+                f"was inferred; report this as a bug"
+            )
+        return array
+
+
+def _plain_symbol(d: Dim) -> str | None:
+    """The name when `d` is one symbol and nothing else."""
+    if not isinstance(d, DimExpr) or len(d.terms) != 1:
+        return None
+    monomial, factor = d.terms[0]
+    if factor != 1 or len(monomial) != 1 or monomial[0].kind != "sym":
+        return None
+    return str(monomial[0].args[0])
+
+
+def _in_float64(op: Op) -> Op:
+    """`op` with every floating-point element type among its fields replaced by float64."""
+    changed: dict[str, Any] = {
+        f.name: F64
+        for f in fields(op)
+        if isinstance(getattr(op, f.name), DType) and getattr(op, f.name).is_float
+    }
+    return replace(op, **changed) if changed else op
+
+
+def _where(node: Node) -> str:
+    origins = f" (from {', '.join(node.origins)})" if node.origins else ""
+    return f"node {node.op.name} -> {', '.join(v.name for v in node.outputs)}{origins}"

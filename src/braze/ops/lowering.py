@@ -1,0 +1,169 @@
+"""The six results of `Op.lower`. Fusion and code generation know ops only through these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+from braze.core.dims import Dim
+from braze.expr.loops import LoopKernel
+from braze.expr.scalar import Expr
+
+if TYPE_CHECKING:
+    from braze.ir.graph import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """One output; each element is `expr` of the operands' elements under numpy broadcasting.
+
+    `hole(k)` is operand k (absent optional operands have no hole). `axis(i)` may be used for the
+    output's axes and `dim` for sizes.
+    """
+
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One output that only moves elements of input 0: out[axes] = in0[index(axes)].
+
+    index: one int64 expression per input axis over `axis(i)` of the output (and `dim`s), always in
+    range where `inside` holds. inside: bool expression or None (always); elsewhere the element is
+    `fill`. reshape: True when the row-major order of elements is kept (no bytes move).
+    """
+
+    index: tuple[Expr, ...]
+    inside: Expr | None = None
+    fill: Expr | None = None
+    reshape: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loop nests over the op's present inputs (in order; absent optionals are skipped)."""
+
+    kernel: LoopKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """How an anchor reads input `slot` (or writes its output, slot 0).
+
+    strides: elements per step along each logical axis of the anchor; offset in elements. Strides
+    of 0 broadcast. The last logical axis has stride 1 unless a template says otherwise.
+    """
+
+    slot: int
+    strides: tuple[Dim, ...]
+    offset: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulSpec:
+    """out[b.., m, n] = sum_k lhs[b.., m, k] * rhs[b.., k, n], accumulated in float32 (float64 for
+    float64, int32 for 8-bit integers) in ascending k, one sum per element.
+
+    lhs strides: (*batch, m, k); rhs strides: (*batch, k, n); out strides: (*batch, m, n).
+    """
+
+    batch: tuple[Dim, ...]
+    m: Dim
+    n: Dim
+    k: Dim
+    lhs: Operand
+    rhs: Operand
+    out: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class ConvSpec:
+    """Convolution, channels last in memory: input [N, *spatial, C], output [N, *out, K].
+
+    The weight (slot 1) is [K, C/groups, *kernel] as in ONNX; templates repack it at build time
+    when it is constant. pads: (begin.., end..) in spatial order. Two spatial axes always (1-D
+    convolutions get a unit axis; 3-D ones use the generic loop nest).
+    """
+
+    batch: Dim
+    in_spatial: tuple[Dim, ...]
+    out_spatial: tuple[Dim, ...]
+    in_channels: int
+    out_channels: int
+    groups: int
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """out[b, h, i, :] = softmax_j(scale * q[b,h,i,:].k[b,h,j,:] + mask[b,h,i,j]) @ v[b,h,j,:].
+
+    Operand strides: q (b, h, i, d), k (b, h, j, d), v (b, h, j, d), out (b, h, i, d),
+    mask (b, h, i, j) or None; `causal` masks j > i + (kv_len - q_len). Rows that are masked
+    entirely give zeros.
+    """
+
+    batch: Dim
+    heads: Dim
+    q_len: Dim
+    kv_len: Dim
+    head_dim: int
+    value_dim: int
+    scale: float
+    q: Operand
+    k: Operand
+    v: Operand
+    out: Operand
+    mask: Operand | None = None
+    causal: bool = False
+
+
+AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A heavy op with templates; pointwise users may become its epilogue.
+
+    `fallback` is the same computation as a loop nest: what runs where no template fits.
+    """
+
+    spec: AnchorSpec
+    fallback: LoopKernel | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decompose:
+    """The op as a subgraph: `build(builder, *inputs)` adds nodes and returns the outputs."""
+
+    build: Callable[..., tuple[Value, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Extern:
+    """A routine of the native library, by name (sorting, searching: no loop nest fits)."""
+
+    routine: str
+    attributes: tuple[tuple[str, int | float | str], ...] = ()
+
+
+Lowering = Union[Pointwise, View, Nest, Anchor, Decompose, Extern]
+
+__all__ = [
+    "Anchor",
+    "AnchorSpec",
+    "AttentionSpec",
+    "ConvSpec",
+    "Decompose",
+    "Extern",
+    "Lowering",
+    "MatmulSpec",
+    "Nest",
+    "Operand",
+    "Pointwise",
+    "View",
+]
