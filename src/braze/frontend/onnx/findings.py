@@ -1,0 +1,76 @@
+"""What an import found wrong, node by node, and the one error that reports all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from braze.core.errors import BrazeError, ModelError, UnsupportedOpError
+from braze.frontend.onnx.records import NodeRecord
+
+MAX_LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Whether one node can be built.
+
+    node, op_type, domain: the ONNX node ("" for a finding about a graph input); reason: why not,
+    one sentence that names the node ("" when supported); error: the class of error it is;
+    inputs: graph inputs whose content, when given with `values`, may lift the refusal.
+    """
+
+    node: str
+    op_type: str
+    domain: str
+    supported: bool
+    reason: str = ""
+    error: type[BrazeError] | None = None
+    inputs: tuple[str, ...] = ()
+
+
+class ImportRefusal(UnsupportedOpError):
+    """UnsupportedOpError with the findings behind it."""
+
+    def __init__(self, message: str, findings: Sequence[Finding]) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+class NoSuchOpError(UnsupportedOpError):
+    """braze has no such op, whatever the node's attributes, types and shapes are."""
+
+
+def node_error(node: NodeRecord, error: Exception) -> BrazeError:
+    """`error` as a BrazeError whose message names the node."""
+    if isinstance(error, BrazeError):
+        text = str(error)
+        if node.name in text:
+            return error
+        return type(error)(f"{node.where}: {text}")
+    return ModelError(
+        f"{node.where}: cannot be imported ({type(error).__name__}: {error}); check its inputs and "
+        "attributes, and report it to braze if they are right"
+    )
+
+
+def raise_findings(findings: Sequence[Finding]) -> None:
+    """Raise one error that lists every finding that is not supported; nothing when there is none.
+
+    The class is UnsupportedOpError when any finding is one, else that of the first finding.
+    """
+    bad = [f for f in findings if not f.supported]
+    if not bad:
+        return
+    lines = list(dict.fromkeys(f.reason for f in bad))
+    shown = lines[:MAX_LISTED]
+    if len(lines) > len(shown):
+        shown.append(f"... and {len(lines) - len(shown)} more")
+    if len(lines) == 1:
+        message = lines[0]
+    else:
+        listed = "\n  ".join(shown)
+        message = f"{len(lines)} problems keep this model from being built:\n  {listed}"
+    if any(f.error is not None and issubclass(f.error, UnsupportedOpError) for f in bad):
+        raise ImportRefusal(message, bad)
+    raise (bad[0].error or ModelError)(message)

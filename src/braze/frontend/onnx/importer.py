@@ -1,0 +1,291 @@
+"""ONNX model -> Graph: decode, order, import node by node, report every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from braze.core.dims import is_static
+from braze.core.dtypes import BF16, DType
+from braze.core.errors import (
+    DTypeError,
+    ModelError,
+    ProfileError,
+    ShapeError,
+    UnsupportedOpError,
+)
+from braze.core.trace import Trace
+from braze.frontend.onnx.assemble import assemble
+from braze.frontend.onnx.findings import Finding, NoSuchOpError, raise_findings
+from braze.frontend.onnx.nodes import NodeImporter
+from braze.frontend.onnx.order import order_nodes
+from braze.frontend.onnx.proto import ModelSource, load_model
+from braze.frontend.onnx.records import ModelRecord, Unreadable, ValueRecord
+from braze.frontend.onnx.scope import Poison, Scope
+from braze.frontend.onnx.shapes import (
+    ImportShapes,
+    Range,
+    Shapes,
+    check_input_name,
+    merge_profiles,
+    resolve_shapes,
+)
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import Graph, TensorType, Value
+from braze.ops.base import Importer
+from braze.ops.catalog import IMPORTERS
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A graph and the (min, opt, max) of each of its symbols, one mapping a profile."""
+
+    graph: Graph
+    profiles: tuple[Mapping[str, Range], ...]
+
+
+def import_model(
+    model: ModelSource,
+    *,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    trace: Trace | None = None,
+    importers: Mapping[tuple[str, str], Importer] = IMPORTERS,
+) -> Graph:
+    """The graph alone of `import_network`."""
+    imported = import_network(model, shapes=shapes, values=values, trace=trace, importers=importers)
+    return imported.graph
+
+
+def import_network(
+    model: ModelSource,
+    *,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    trace: Trace | None = None,
+    importers: Mapping[tuple[str, str], Importer] = IMPORTERS,
+) -> Imported:
+    """Import a model; every shape of the result is known, perhaps in terms of symbols.
+
+    model: path, bytes, onnx.ModelProto or a decoded ModelRecord.
+    shapes: input name -> one shape, (min, opt, max), or a list of (min, opt, max), one a profile;
+    or a list of such mappings, one a profile. Naming an input that an initializer backs makes it a
+    run-time input.
+    values: input name -> content the graph is specialised to. The input stays bound.
+    Raises ModelError (damaged or inconsistent model), BindingError (unknown names), ProfileError
+    (dynamic axes without sizes), ShapeError, DTypeError, and UnsupportedOpError with all ops,
+    attributes and types that braze does not execute.
+    """
+    record = override_initializers(load_model(model), shapes, values)
+    try:
+        resolved = resolve_shapes(record.runtime_inputs, shapes, values)
+    except ProfileError as e:
+        _raise_with_ops(record, shapes, values or {}, importers, e)
+        raise
+    graph, findings = _import(record, resolved, values or {}, importers)
+    raise_findings(findings)
+    assert graph is not None
+    if trace is not None:
+        trace.decide("import", nodes=len(graph.nodes), constants=len(graph.constants))
+    return Imported(graph, resolved.profiles)
+
+
+def _raise_with_ops(
+    record: ModelRecord,
+    shapes: Shapes | None,
+    values: Values,
+    importers: Mapping[tuple[str, str], Importer],
+    missing: ProfileError,
+) -> None:
+    """Raise one error for `missing` sizes and for what no choice of sizes makes run, if any."""
+    resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
+    _, findings = _import(record, resolved, values, importers)
+    fixed = {name for name, type_ in resolved.types.items() if is_static(type_.shape)}
+    certain = [
+        f
+        for f in findings
+        if f.error is NoSuchOpError
+        or (f.error is UnsupportedOpError and f.inputs and fixed.issuperset(f.inputs))
+    ]
+    if certain:
+        raise_findings([*certain, _profile_finding(missing)])
+
+
+def _profile_finding(missing: ProfileError) -> Finding:
+    return Finding("", "", "", False, str(missing), ProfileError)
+
+
+def check_model(
+    model: ModelSource,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    importers: Mapping[tuple[str, str], Importer] = IMPORTERS,
+) -> tuple[Finding, ...]:
+    """One Finding a live node, supported or not; sizes that `shapes` leaves out stay symbolic.
+
+    When something is not supported and sizes are missing, a last finding tells which.
+    """
+    record = override_initializers(load_model(model), shapes, values)
+    resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
+    _, findings = _import(record, resolved, values or {}, importers)
+    if any(not f.supported for f in findings):
+        try:
+            resolve_shapes(record.runtime_inputs, shapes, values)
+        except ProfileError as e:
+            findings.append(_profile_finding(e))
+    return tuple(findings)
+
+
+def override_initializers(
+    record: ModelRecord, shapes: Shapes | None, values: Values | None
+) -> ModelRecord:
+    """Initializers that the model also lists as inputs give way where the caller names them."""
+    listed = {i.name for i in record.graph.inputs}
+    shapes = merge_profiles(shapes)
+    named = (set(shapes) | set(values or {})) & set(record.graph.initializers) & listed
+    for option, given in (("shapes", shapes), ("values", values)):
+        for name in given or {}:
+            check_input_name(name, listed, option)
+    if not named:
+        return record
+    kept = {k: v for k, v in record.graph.initializers.items() if k not in named}
+    return replace(record, graph=replace(record.graph, initializers=kept))
+
+
+def _import(
+    record: ModelRecord,
+    resolved: ImportShapes,
+    values: Values,
+    importers: Mapping[tuple[str, str], Importer],
+) -> tuple[Graph | None, list[Finding]]:
+    graph = record.graph
+    builder = GraphBuilder(bounds=resolved.bounds, name=graph.name or "graph")
+    scope = Scope(builder, graph.initializers, None, "")
+    findings = _bind_inputs(record.runtime_inputs, resolved, values, builder, scope)
+    names = [o.name for o in graph.outputs]
+    _check_names(record)
+    ordered = order_nodes(graph.nodes, names, scope.__contains__, "the graph")
+    _check_passed_on(record)
+    nodes = NodeImporter(builder, record, importers)
+    nodes.run(ordered, scope, record.opsets)
+    findings += nodes.findings
+    outputs: list[tuple[str, Value]] = []
+    for declared in graph.outputs:
+        value = scope[declared.name]
+        if isinstance(value, Value):
+            findings += _check_output(declared, value)
+            outputs.append((declared.name, value))
+        elif not isinstance(value, Poison):
+            why = getattr(value, "why", "is an absent optional output")
+            findings.append(_input_finding(f"graph output {declared.name!r}: {why}"))
+    if any(not f.supported for f in findings):
+        return None, findings
+    return assemble(builder, outputs, nodes.names), findings
+
+
+def _input_finding(reason: str) -> Finding:
+    return Finding("", "", "", False, reason, DTypeError)
+
+
+def _bind_inputs(
+    inputs: Sequence[ValueRecord],
+    resolved: ImportShapes,
+    values: Values,
+    builder: GraphBuilder,
+    scope: Scope,
+) -> list[Finding]:
+    findings = []
+    for declared in inputs:
+        name = declared.name
+        if isinstance(declared.dtype, Unreadable) or declared.dtype is None:
+            why = declared.dtype.why if declared.dtype is not None else "no element type"
+            findings.append(
+                _input_finding(f"graph input {name!r} has {why}, which braze does not run")
+            )
+            scope.bind(name, Poison(computed=True))
+            continue
+        if name not in resolved.types:
+            findings.append(_input_finding(f"graph input {name!r} has no declared rank"))
+            scope.bind(name, Poison(computed=True))
+            continue
+        type_ = resolved.types[name]
+        value = builder.input(name, type_)
+        scope.bind(name, value)
+        if name in values:
+            content = _content(name, values[name], type_)
+            builder.specialized[name] = _plain(content, type_.dtype)
+            scope.bind(name, builder.constant(content, f"{name}.value", type_.dtype))
+    return findings
+
+
+def _content(name: str, given: Any, type_: TensorType) -> np.ndarray[Any, Any]:
+    """`given` as an array of the input's type.
+
+    Numbers and lists of them take a floating-point input's type; all else must convert exactly.
+    bfloat16 content is bit patterns. Raises ShapeError or DTypeError.
+    """
+    array = np.asarray(given)
+    if array.shape != type_.shape:
+        raise ShapeError(
+            f"values of input {name!r} have shape {list(array.shape)} but the input has "
+            f"{list(type_.shape)}"
+        )
+    if array.dtype == type_.dtype.numpy:
+        return array
+    with np.errstate(all="ignore"):
+        converted = array.astype(type_.dtype.numpy)
+    rounded = type_.dtype.is_float and not isinstance(given, (np.ndarray, np.generic))
+    if type_.dtype is BF16 or not (rounded or np.array_equal(converted, array, equal_nan=True)):
+        raise DTypeError(
+            f"values of input {name!r} are {array.dtype} but the input is {type_.dtype}; convert "
+            "them"
+        )
+    return converted
+
+
+def _plain(content: np.ndarray[Any, Any], dtype: DType) -> tuple[int | float | bool, ...]:
+    """The elements as Python numbers; bfloat16 bit patterns as the numbers they stand for."""
+    flat = content.reshape(-1)
+    if dtype is BF16:
+        flat = (flat.astype(np.uint32) << 16).view(np.float32)
+    return tuple(flat.tolist())
+
+
+def _check_names(record: ModelRecord) -> None:
+    seen: set[str] = set()
+    for i in record.graph.inputs:
+        if not i.name or i.name in seen:
+            raise ModelError(f"graph input {i.name!r} is empty or given twice; rename it")
+        seen.add(i.name)
+    if not record.graph.outputs:
+        raise ModelError("the graph has no outputs; name the tensors you need as outputs")
+    names = [o.name for o in record.graph.outputs]
+    if len(set(names)) != len(names) or "" in names:
+        raise ModelError(f"graph outputs {names} hold an empty or repeated name; rename them")
+
+
+def _check_passed_on(record: ModelRecord) -> None:
+    """Refuse outputs that are inputs: an engine finds inputs and outputs by one name each."""
+    bound = {i.name for i in record.runtime_inputs}
+    for output in record.graph.outputs:
+        if output.name in bound:
+            raise ModelError(
+                f"graph output {output.name!r} is also an input; give the output another name and "
+                "pass the input on with an Identity node"
+            )
+
+
+def _check_output(declared: ValueRecord, value: Value) -> list[Finding]:
+    if isinstance(declared.dtype, DType) and declared.dtype is not value.dtype:
+        return [
+            _input_finding(
+                f"graph output {declared.name!r} is declared {declared.dtype} but is computed as "
+                f"{value.dtype}; correct the declaration or add a Cast"
+            )
+        ]
+    return []

@@ -1,0 +1,324 @@
+"""Importing nodes: dispatch to importers, function bodies and constant branches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from braze.core.errors import ModelError, UnsupportedOpError
+from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
+from braze.frontend.onnx.functions import bind_attributes, call_attributes
+from braze.frontend.onnx.legacy import FIRST_MODERN_OPSET, modernize
+from braze.frontend.onnx.order import order_nodes, read_names
+from braze.frontend.onnx.records import (
+    FunctionRecord,
+    GraphRecord,
+    ModelRecord,
+    NodeRecord,
+)
+from braze.frontend.onnx.schemas import (
+    check_node,
+    check_types,
+    find_function,
+    find_signature,
+    has_function,
+)
+from braze.frontend.onnx.scope import Bound, Poison, Refused, Scope
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import Value
+from braze.ops.base import Importer, OnnxNode
+
+MIN_OPSET = 1
+MAX_OPSET = 28
+MAX_SCOPE_DEPTH = 40
+MAX_NODES = 100_000
+
+
+class NodeImporter:
+    """Imports nodes into one builder and collects a Finding for each."""
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        model: ModelRecord,
+        importers: Mapping[tuple[str, str], Importer],
+    ) -> None:
+        self.findings: list[Finding] = []
+        self.names: dict[Value, str] = {}
+        self._builder = builder
+        self._model = model
+        self._importers = importers
+        self._count = 0
+        # run-time value -> graph inputs it is computed from
+        self._sources = {v: frozenset([v.name]) for v in builder.inputs}
+
+    def run(self, nodes: Sequence[NodeRecord], scope: Scope, opsets: Mapping[str, int]) -> None:
+        """Import ordered nodes into `scope`; failures are recorded and poison their outputs."""
+        if scope.depth > MAX_SCOPE_DEPTH:
+            raise ModelError(
+                f"functions and branches are nested deeper than {MAX_SCOPE_DEPTH} (at "
+                f"{scope.prefix!r}); a function may not call itself"
+            )
+        for local in nodes:
+            node = replace(local, name=scope.prefix + local.name) if scope.prefix else local
+            self._count += 1
+            if self._count > MAX_NODES:
+                raise ModelError(
+                    f"the model expands to more than {MAX_NODES} nodes at {node.where}; flatten "
+                    "its functions"
+                )
+            outputs: Sequence[Bound]
+            try:
+                outputs = self._node(node, scope, opsets)
+            except Exception as e:
+                self._fail(node, scope, e)
+                outputs = self._poison(node, scope)
+            self._bind_outputs(node, scope, outputs)
+
+    def _node(self, node: NodeRecord, scope: Scope, opsets: Mapping[str, int]) -> Sequence[Bound]:
+        inputs = [scope[name] if name else None for name in node.inputs]
+        for value in inputs:
+            if isinstance(value, Refused):
+                raise UnsupportedOpError(f"{node.where}: {value.why}, which braze does not run")
+        opset = self._opset(node, opsets)
+        signature = find_signature(node.op_type, node.domain, opset)
+        why = check_node(node, signature) if signature is not None else None
+        if why is not None:
+            raise ModelError(f"{node.where}, opset {opset}: {why}")
+        if node.op_type == "If" and node.domain == "":
+            return self._branch(node, inputs, scope, opsets)
+        if any(isinstance(v, Poison) for v in inputs):
+            self._check_could_run(node, inputs, opset)
+            return self._poison(node, scope)
+        values = [v if isinstance(v, Value) else None for v in inputs]
+        types = [None if v is None else v.type for v in values]
+        why = check_types(signature, types) if signature is not None else None
+        if why is not None:
+            raise ModelError(f"{node.where}, opset {opset}: {why}")
+        if node.domain == "" and opset < FIRST_MODERN_OPSET:
+            node, values = modernize(node, opset, values, self._builder)
+            opset = FIRST_MODERN_OPSET
+        return self._dispatch(node, opset, values, scope, opsets)
+
+    def _dispatch(
+        self,
+        node: NodeRecord,
+        opset: int,
+        values: list[Value | None],
+        scope: Scope,
+        opsets: Mapping[str, int],
+    ) -> Sequence[Bound]:
+        refusal: UnsupportedOpError | None = None
+        if (node.domain, node.op_type) in self._importers:
+            try:
+                return self._call_importer(node, opset, values, scope)
+            except UnsupportedOpError as e:
+                refusal = e
+        function = self._function(node)
+        if function is None:
+            function = find_function(node, opsets, [None if v is None else v.type for v in values])
+        if function is None:
+            raise refusal or self._no_op(node, opset)
+        before = len(self.findings)
+        outputs = self._call_function(function, node, values, scope)
+        if refusal is not None and any(not f.supported for f in self.findings[before:]):
+            del self.findings[before:]
+            raise refusal
+        return outputs
+
+    def _call_importer(
+        self, node: NodeRecord, opset: int, values: list[Value | None], scope: Scope
+    ) -> Sequence[Bound]:
+        decoded = OnnxNode(
+            op_type=node.op_type,
+            domain=node.domain,
+            name=node.name,
+            opset=opset,
+            inputs=tuple(values),
+            attributes=node.attributes,
+            num_outputs=len(node.outputs),
+        )
+        builder = self._builder
+        first = len(builder.nodes)
+        builder.origins, builder.tensors = (node.name,), tuple(filter(None, node.outputs))
+        outputs = self._importers[node.domain, node.op_type](decoded, builder)
+        for made in builder.nodes[first:]:
+            sources = frozenset[str]().union(
+                *(self._sources.get(v, frozenset()) for v in made.inputs if v is not None)
+            )
+            self._sources.update((v, sources) for v in made.outputs)
+        self.findings.append(Finding(node.name, node.op_type, node.domain, supported=True))
+        return outputs
+
+    def _call_function(
+        self, function: FunctionRecord, node: NodeRecord, values: list[Value | None], outer: Scope
+    ) -> Sequence[Bound]:
+        attributes, kinds = call_attributes(function, node)
+        if len(values) > len(function.inputs):
+            raise ModelError(
+                f"{node.where}: it has {len(values)} inputs but function {function.name!r} takes "
+                f"{len(function.inputs)}"
+            )
+        scope = Scope(self._builder, {}, None, f"{node.name}/")
+        scope.depth = outer.depth + 1
+        for i, name in enumerate(function.inputs):
+            scope.bind(name, values[i] if i < len(values) else None)
+        body = [bind_attributes(n, attributes, kinds) for n in function.nodes]
+        wanted = [
+            formal for formal, name in zip(function.outputs, node.outputs, strict=False) if name
+        ]
+        if len(node.outputs) > len(function.outputs):
+            raise ModelError(
+                f"{node.where}: it has {len(node.outputs)} outputs but function "
+                f"{function.name!r} has {len(function.outputs)}"
+            )
+        where = f"function {function.name!r} called by {node.where}"
+        ordered = order_nodes(body, wanted, scope.__contains__, where)
+        self.run(ordered, scope, {**function.opsets})
+        outputs: list[Bound] = []
+        for formal, name in zip(function.outputs, node.outputs, strict=False):
+            outputs.append(scope[formal] if name else None)
+        return outputs
+
+    def _branch(
+        self, node: NodeRecord, inputs: list[Bound], scope: Scope, opsets: Mapping[str, int]
+    ) -> Sequence[Bound]:
+        """If with a condition known at build time: import the branch that is taken."""
+        if isinstance(inputs[0], Poison):
+            return self._poison(node, scope)
+        condition = self._builder.array(inputs[0] if isinstance(inputs[0], Value) else None)
+        if condition is None:
+            raise UnsupportedOpError(
+                f"{node.where}: the condition is computed at run time, and control flow is not "
+                "supported yet; make the condition a constant"
+            )
+        if condition.size != 1 or condition.dtype != np.bool_:
+            raise ModelError(
+                f"{node.where}: the condition must be one bool, not {condition.dtype}"
+                f"{list(condition.shape)}"
+            )
+        branch = node.attributes["then_branch" if condition.reshape(-1)[0] else "else_branch"]
+        assert isinstance(branch, GraphRecord)
+        if len(branch.outputs) < len(node.outputs):
+            raise ModelError(
+                f"{node.where}: it has {len(node.outputs)} outputs but its branch has "
+                f"{len(branch.outputs)}"
+            )
+        inner = Scope(self._builder, branch.initializers, scope, f"{node.name}/")
+        names = [o.name for o in branch.outputs[: len(node.outputs)]]
+        where = f"branch of {node.where}"
+
+        def is_defined(name: str) -> bool:
+            return name in inner
+
+        self.run(order_nodes(branch.nodes, names, is_defined, where), inner, opsets)
+        return [inner[name] for name in names]
+
+    def _function(self, node: NodeRecord) -> FunctionRecord | None:
+        return self._model.functions.get((node.domain, node.op_type, node.overload))
+
+    def _opset(self, node: NodeRecord, opsets: Mapping[str, int]) -> int:
+        if node.domain not in opsets:
+            if self._function(node) is not None:
+                return 1
+            raise ModelError(
+                f"{node.where}: the model imports no opset for domain {node.domain!r}; add it to "
+                "opset_import"
+            )
+        opset = opsets[node.domain]
+        if node.domain == "" and not MIN_OPSET <= opset <= MAX_OPSET:
+            raise UnsupportedOpError(
+                f"{node.where}: opset {opset} is outside {MIN_OPSET}..{MAX_OPSET}; convert the "
+                "model with onnx.version_converter"
+            )
+        return opset
+
+    def _check_could_run(self, node: NodeRecord, inputs: Sequence[Bound], opset: int) -> None:
+        """Refuse what would be refused even if the poisoned inputs were not."""
+        position = _CONTENT_INPUTS.get(node.op_type) if node.domain == "" else None
+        if position is not None and self._is_computed(inputs[position]):
+            raise UnsupportedOpError(
+                f"{node.where}: the size of its result depends on data computed at run time, which "
+                "is not supported; replace it by ops of fixed output sizes"
+            )
+        if (node.domain, node.op_type) in self._importers or self._function(node) is not None:
+            return
+        if not has_function(node, opset):
+            raise self._no_op(node, opset)
+
+    def _is_computed(self, value: Bound) -> bool:
+        if isinstance(value, Poison):
+            return value.computed
+        builder = self._builder
+        if not isinstance(value, Value):
+            return False
+        return value not in builder.constants and value not in builder.known
+
+    def _poison(self, node: NodeRecord, scope: Scope) -> list[Bound]:
+        names = [name for name in read_names(node) if name in scope]
+        return [Poison(any(self._is_computed(scope[n]) for n in names))] * len(node.outputs)
+
+    def _no_op(self, node: NodeRecord, opset: int) -> UnsupportedOpError:
+        domain = f"{node.domain}." if node.domain else ""
+        return NoSuchOpError(
+            f"{node.where}: op {domain}{node.op_type} (opset {opset}) is not supported; replace it "
+            "by supported ops or ask for it"
+        )
+
+    def _bind_outputs(self, node: NodeRecord, scope: Scope, outputs: Sequence[Bound]) -> None:
+        for i, name in enumerate(node.outputs):
+            if not name:
+                continue
+            value = outputs[i] if i < len(outputs) else None
+            scope.bind(name, value)
+            if isinstance(value, Value):
+                # what a function or branch returns is better known by its name out here
+                inside = self.names.get(value, "").startswith(f"{node.name}/")
+                if value not in self.names or inside:
+                    self.names[value] = scope.prefix + name
+
+    def _fail(self, node: NodeRecord, scope: Scope, error: Exception) -> None:
+        wrapped = node_error(node, error)
+        inputs = self._runtime_sources(node, scope)
+        reason = str(wrapped)
+        if inputs and isinstance(wrapped, UnsupportedOpError) and "constant" in reason:
+            example = ", ".join(f"{name!r}: ..." for name in inputs)
+            reason += f" (or pass the content as values={{{example}}})"
+        self.findings.append(
+            Finding(
+                node=node.name,
+                op_type=node.op_type,
+                domain=node.domain,
+                supported=False,
+                reason=reason,
+                error=type(wrapped),
+                inputs=inputs,
+            )
+        )
+
+    def _runtime_sources(self, node: NodeRecord, scope: Scope) -> tuple[str, ...]:
+        """Graph inputs that feed the node's later (parameter-like) inputs without known content."""
+        names: dict[str, None] = {}
+        for position, name in enumerate(node.inputs):
+            value = scope[name] if name and name in scope else None
+            is_parameter = position > 0 or node.op_type in _PARAMETER_FIRST
+            if is_parameter and isinstance(value, Value) and self._builder.array(value) is None:
+                names.update(dict.fromkeys(sorted(self._sources.get(value, ()))))
+        return tuple(names)
+
+
+# ops whose output sizes depend on the content of one input: its position
+_CONTENT_INPUTS = {"Compress": 1, "NonZero": 0}
+
+# ops whose first input is a parameter rather than data
+_PARAMETER_FIRST = {
+    "BlackmanWindow",
+    "ConstantOfShape",
+    "HammingWindow",
+    "HannWindow",
+    "If",
+    "MelWeightMatrix",
+    "Range",
+}

@@ -1,0 +1,73 @@
+"""Names of tensors while a graph is imported: nested scopes over values, constants and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from braze.frontend.onnx.records import TensorRecord, Unreadable
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """Stands for the outputs of a node that could not be imported.
+
+    computed: whether the content comes from run-time data, so that it could never be a constant.
+    """
+
+    computed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A tensor braze cannot read (a string tensor, say); refused where it is used."""
+
+    why: str
+
+
+Bound = Value | Poison | Refused | None
+
+
+class Scope:
+    """Tensors visible in one graph: its own, its initializers (made constants when first read),
+    and those of the graphs around it."""
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        initializers: Mapping[str, TensorRecord | Unreadable],
+        outer: Scope | None,
+        prefix: str,
+    ) -> None:
+        self.prefix = prefix
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        self._builder = builder
+        self._initializers = initializers
+        self._outer = outer
+        self._bound: dict[str, Bound] = {}
+
+    def bind(self, name: str, value: Bound) -> None:
+        """Give `name` its value in this scope."""
+        self._bound[name] = value
+
+    def __contains__(self, name: object) -> bool:
+        if name in self._bound or name in self._initializers:
+            return True
+        return self._outer is not None and name in self._outer
+
+    def __getitem__(self, name: str) -> Bound:
+        """The value called `name`; raises KeyError when no scope has it."""
+        if name in self._bound:
+            return self._bound[name]
+        if name in self._initializers:
+            record = self._initializers[name]
+            if isinstance(record, Unreadable):
+                return Refused(record.why)
+            value = self._builder.constant(record.array, self.prefix + name, record.dtype)
+            self._bound[name] = value
+            return value
+        if self._outer is None:
+            raise KeyError(name)
+        return self._outer[name]

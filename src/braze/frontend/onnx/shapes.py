@@ -1,0 +1,292 @@
+"""Input shapes of a build: symbols for dynamic axes and their ranges in each profile."""
+
+from __future__ import annotations
+
+import difflib
+import keyword
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from braze.core.dims import Dim, Interval, sym
+from braze.core.dtypes import DType
+from braze.core.errors import BindingError, ProfileError, ShapeError
+from braze.frontend.onnx.records import ValueRecord
+from braze.ir.graph import TensorType
+
+Range = tuple[int, int, int]
+Triple = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+# one shape, (min, opt, max), or a list of these triples (one a profile)
+ShapeOption = Sequence[Any]
+# by input name, or a sequence of such mappings, one a profile
+Shapes = Union[Mapping[str, ShapeOption], Sequence[Mapping[str, ShapeOption]]]
+
+MAX_SIZE = (1 << 31) - 1
+# what exporters write for "any size"; two such axes are not the same symbol
+_NO_NAME = {"", "?", "None", "none", "unknown", "dynamic"}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportShapes:
+    """Types of the graph inputs, and what their symbols may be.
+
+    types: input name -> type (inputs of types braze lacks are absent); bounds: (min, max) of each
+    symbol over all profiles; profiles: (min, opt, max) of each symbol, one mapping a profile.
+    """
+
+    types: Mapping[str, TensorType]
+    bounds: Mapping[str, Interval]
+    profiles: tuple[Mapping[str, Range], ...]
+
+
+def merge_profiles(shapes: Shapes | None) -> dict[str, ShapeOption]:
+    """`shapes` as one mapping; a sequence of mappings becomes lists with an entry a profile.
+
+    Raises ProfileError when the mappings do not name the same inputs.
+    """
+    if shapes is None or isinstance(shapes, Mapping):
+        return dict(shapes or {})
+    profiles = list(shapes)
+    if not all(isinstance(p, Mapping) for p in profiles):
+        raise ProfileError(
+            f"shapes must map input names to shapes, or be a list of such mappings, not {shapes!r}"
+        )
+    merged: dict[str, ShapeOption] = {}
+    for p in profiles:
+        if set(p) != set(profiles[0]):
+            raise ProfileError(
+                f"profiles name different inputs ({sorted(p)} and {sorted(profiles[0])}); every "
+                "profile must name the same ones"
+            )
+    for name in profiles[0] if profiles else ():
+        triples = [parse_option(name, p[name]) for p in profiles]
+        if any(len(t) != 1 for t in triples):
+            raise ProfileError(f"shapes of input {name!r}: a profile holds one shape or one range")
+        merged[name] = [t[0] for t in triples]
+    return merged
+
+
+def resolve_shapes(
+    inputs: Sequence[ValueRecord],
+    shapes: Shapes | None = None,
+    values: Mapping[str, Any] | None = None,
+    *,
+    require: bool = True,
+) -> ImportShapes:
+    """Give every input axis a size or a bounded symbol.
+
+    shapes: input name -> one shape, (min, opt, max), or a list of (min, opt, max), one a profile;
+    or a sequence of such mappings, one a profile.
+    values: input name -> content, whose shape counts as the input's shape. Axes that share a name
+    share a symbol; a symbol with one possible value becomes that value. With `require` False,
+    axes without a given size keep a symbol without bounds.
+    Raises BindingError for unknown names, ShapeError for a size that contradicts the model and
+    ProfileError for dynamic axes without sizes or with contradictory ones.
+    """
+    names = [i.name for i in inputs]
+    options: dict[str, tuple[Triple, ...]] = {}
+    for name, option in merge_profiles(shapes).items():
+        check_input_name(name, names, "shapes")
+        options[name] = parse_option(name, option)
+    for name, content in (values or {}).items():
+        shape = tuple(int(d) for d in np.shape(content))
+        options.setdefault(name, ((shape, shape, shape),))
+    num_profiles = _num_profiles(options)
+    axes = _name_axes(inputs, options)
+    profiles: tuple[dict[str, Range], ...] = tuple({} for _ in range(num_profiles))
+    for record in inputs:
+        for p, ranges in enumerate(profiles):
+            if record.name in options:
+                given = options[record.name]
+                triple = given[p if len(given) > 1 else 0]
+                _bind(record.name, axes[record.name], triple, ranges)
+    if require:
+        _require_all(inputs, axes, profiles[0])
+    return _collect(inputs, axes, profiles)
+
+
+def check_input_name(name: str, names: Iterable[str], option: str) -> None:
+    """Raise BindingError unless `name` is one of `names`."""
+    known = list(names)
+    if name in known:
+        return
+    folded = {k.casefold(): k for k in known}
+    close = difflib.get_close_matches(str(name).casefold(), folded, 1)
+    hint = f"; did you mean {folded[close[0]]!r}" if close else ""
+    raise BindingError(
+        f"{option} names input {name!r}, but the model's inputs are "
+        f"{', '.join(map(repr, known)) or 'none'}{hint}"
+    )
+
+
+def parse_option(name: str, option: ShapeOption) -> tuple[Triple, ...]:
+    """The (min, opt, max) triples, one a profile, that a `shapes` entry means."""
+    if _is_shape(option):
+        shape = tuple(int(d) for d in option)
+        return (_check_triple(name, (shape, shape, shape)),)
+    if _is_triple(option):
+        return (_check_triple(name, _triple(option)),)
+    if isinstance(option, (list, tuple)) and option and all(_is_triple(o) for o in option):
+        return tuple(_check_triple(name, _triple(o)) for o in option)
+    raise ProfileError(
+        f"shapes of input {name!r} must be one shape, (min, opt, max) shapes, or a list of "
+        f"(min, opt, max), not {option!r}"
+    )
+
+
+def _is_shape(option: object) -> bool:
+    return isinstance(option, (list, tuple)) and all(
+        isinstance(d, (int, np.integer)) and not isinstance(d, bool) for d in option
+    )
+
+
+def _is_triple(option: object) -> bool:
+    return isinstance(option, (list, tuple)) and len(option) == 3 and all(map(_is_shape, option))
+
+
+def _triple(option: Sequence[Sequence[int]]) -> Triple:
+    lo, opt, hi = (tuple(int(d) for d in s) for s in option)
+    return lo, opt, hi
+
+
+def _check_triple(name: str, triple: Triple) -> Triple:
+    lo, opt, hi = triple
+    if not len(lo) == len(opt) == len(hi):
+        raise ProfileError(f"shapes of input {name!r}: min, opt and max have different ranks")
+    if any(not 0 <= a <= b <= c <= MAX_SIZE for a, b, c in zip(lo, opt, hi, strict=True)):
+        raise ProfileError(
+            f"shapes of input {name!r}: need 0 <= min <= opt <= max <= {MAX_SIZE} on every axis, "
+            f"got {lo}, {opt}, {hi}"
+        )
+    return triple
+
+
+def _num_profiles(options: Mapping[str, tuple[Triple, ...]]) -> int:
+    counts = {name: len(triples) for name, triples in options.items()}
+    most = max(counts.values(), default=1)
+    for name, count in counts.items():
+        if count not in (1, most):
+            raise ProfileError(
+                f"shapes of input {name!r} hold {count} profiles but another input has {most}; "
+                "give each input one profile or all of them"
+            )
+    return most
+
+
+def _name_axes(
+    inputs: Sequence[ValueRecord], options: Mapping[str, tuple[Triple, ...]]
+) -> dict[str, tuple[int | str, ...] | None]:
+    """Size or symbol name of every axis; None for inputs of unknown rank."""
+    taken: dict[str, str] = {}
+    named: dict[str, str] = {}
+    axes: dict[str, tuple[int | str, ...] | None] = {}
+    for record in inputs:
+        declared = record.shape
+        if declared is None:
+            if record.name not in options:
+                axes[record.name] = None
+                continue
+            declared = (None,) * len(options[record.name][0][0])
+        out: list[int | str] = []
+        for i, d in enumerate(declared):
+            if isinstance(d, int):
+                out.append(d)
+            elif d is None or d in _NO_NAME or not re.search(r"[^\W\d_]", d, re.ASCII):
+                out.append(_unique(f"{record.name}_{i}", f"\0{record.name}\0{i}", taken))
+            else:
+                named.setdefault(d, _unique(d, d, taken) if d not in named else named[d])
+                out.append(named[d])
+        axes[record.name] = tuple(out)
+    return axes
+
+
+def _unique(text: str, key: str, taken: dict[str, str]) -> str:
+    """An identifier made of `text` that stands for `key` alone."""
+    base = re.sub(r"\W", "_", text, flags=re.ASCII)
+    if not base[0].isalpha() or keyword.iskeyword(base) or base in ("max", "min"):
+        base = f"d_{base}"
+    name, count = base, 1
+    while taken.setdefault(name, key) != key:
+        count += 1
+        name = f"{base}_{count}"
+    return name
+
+
+def _bind(
+    name: str, axes: tuple[int | str, ...] | None, triple: Triple, ranges: dict[str, Range]
+) -> None:
+    assert axes is not None
+    if len(triple[0]) != len(axes):
+        raise ShapeError(
+            f"input {name!r} has {len(axes)} axes in the model but shapes gives {triple[1]}"
+        )
+    for i, (axis, *given) in enumerate(zip(axes, *triple, strict=True)):
+        lo, opt, hi = given
+        if isinstance(axis, int):
+            if (lo, opt, hi) != (axis, axis, axis):
+                raise ShapeError(
+                    f"input {name!r} has size {axis} on axis {i} in the model but shapes gives "
+                    f"{lo if lo == hi else (lo, opt, hi)}; only dynamic axes can be chosen"
+                )
+        elif ranges.setdefault(axis, (lo, opt, hi)) != (lo, opt, hi):
+            raise ProfileError(
+                f"input {name!r}, axis {i}: the model names this size {axis}, which another axis "
+                f"gives {ranges[axis]} but this one {(lo, opt, hi)}; axes of one name must agree"
+            )
+
+
+def _require_all(
+    inputs: Sequence[ValueRecord],
+    axes: Mapping[str, tuple[int | str, ...] | None],
+    ranges: Mapping[str, Range],
+) -> None:
+    problems, example = [], []
+    for record in inputs:
+        sizes = axes[record.name]
+        if not (record.dtype is None or isinstance(record.dtype, DType)):
+            continue
+        if sizes is None:
+            problems.append(f"input {record.name!r} has no declared rank")
+            example.append(f"{record.name!r}: (1, 3, 224, 224)")
+            continue
+        missing = [i for i, d in enumerate(sizes) if isinstance(d, str) and d not in ranges]
+        if missing:
+            text = ", ".join(f"{i} ({sizes[i]})" for i in missing)
+            problems.append(f"input {record.name!r} has dynamic axes {text}")
+            known = [d if isinstance(d, int) else ranges.get(d, (1, 1, 8))[0] for d in sizes]
+            most = [d if isinstance(d, int) else ranges.get(d, (1, 1, 8))[2] for d in sizes]
+            example.append(f"{record.name!r}: ({tuple(known)}, {tuple(known)}, {tuple(most)})")
+    if problems:
+        raise ProfileError(
+            f"{'; '.join(problems)}: give their sizes as (min, opt, max), for example "
+            f"shapes={{{', '.join(example)}}}"
+        )
+
+
+def _collect(
+    inputs: Sequence[ValueRecord],
+    axes: Mapping[str, tuple[int | str, ...] | None],
+    profiles: tuple[dict[str, Range], ...],
+) -> ImportShapes:
+    bounds = {
+        name: (min(p[name][0] for p in profiles), max(p[name][2] for p in profiles))
+        for name in profiles[0]
+    }
+    fixed = {name: lo for name, (lo, hi) in bounds.items() if lo == hi}
+    types: dict[str, TensorType] = {}
+    for record in inputs:
+        sizes = axes[record.name]
+        if sizes is not None and isinstance(record.dtype, DType):
+            shape: tuple[Dim, ...] = tuple(
+                d if isinstance(d, int) else fixed.get(d, sym(d)) for d in sizes
+            )
+            types[record.name] = TensorType(record.dtype, shape)
+    free = [name for name in bounds if name not in fixed]
+    return ImportShapes(
+        types=types,
+        bounds={name: bounds[name] for name in free},
+        profiles=tuple({name: p[name] for name in free} for p in profiles),
+    )

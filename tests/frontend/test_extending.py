@@ -1,0 +1,112 @@
+"""The op and the rule of docs/extending.md are run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import braze
+from braze.core.errors import DTypeError
+from braze.ops import activation_import, catalog
+from braze.passes.canonicalize import canonicalize
+from tests.frontend.onnx_models import FLOAT, INT64, info, model
+from tests.passes.rule_checks import Net, apply, ops, refusals
+
+DOC = Path(__file__).parents[2] / "docs" / "extending.md"
+KEY = ("my.domain", "BentIdentity")
+
+
+def block(path: str) -> str:
+    """The Python code block that begins with the comment `path`."""
+    blocks = re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = (b for b in blocks if b.startswith(f"# {path}\n"))
+    return str(found)
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Execute a block of the doc as a module of its own."""
+
+    def run(path: str) -> ModuleType:
+        module = ModuleType(Path(path).stem)
+        monkeypatch.setitem(sys.modules, module.__name__, module)  # dataclasses look it up
+        exec(compile(block(path), path, "exec"), module.__dict__)
+        return module
+
+    yield run
+
+
+@pytest.fixture
+def bent(load: Any, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The op's module, with its line in the catalog."""
+    module = load("src/braze/ops/bent_identity.py")
+    line = block("src/braze/ops/catalog.py")
+    names = {"activation_import": activation_import, "bent_identity": module}
+    table = eval("{" + line + "}", names)
+    assert list(table) == [KEY]
+    monkeypatch.setitem(catalog.IMPORTERS, KEY, table[KEY])  # type: ignore[arg-type]
+    return module
+
+
+def bent_model(kind: int) -> Any:
+    nodes = [
+        helper.make_node("BentIdentity", ["x"], ["a"], domain="my.domain"),
+        helper.make_node("Relu", ["a"], ["y"]),
+    ]
+    shape = [3, 5]
+    return model(
+        nodes, [info("x", shape, kind)], [info("y", shape, kind)], domains=[("my.domain", 1)]
+    )
+
+
+def test_the_op_runs_in_an_engine(bent: ModuleType) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    x[0, :3] = np.nan, np.inf, -np.inf
+    got = braze.build(bent_model(FLOAT), optimization_level=1)({"x": x})["y"]
+    wide = x.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        want = np.maximum((np.sqrt(wide * wide + 1) - 1) / 2 + wide, 0)
+    # five roundings of float32
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=3e-7)
+    np.testing.assert_array_equal(bent.BentIdentity().reference(np.float32([0])), [[0]])
+
+
+def test_the_op_refuses_integers(bent: ModuleType) -> None:
+    with pytest.raises(DTypeError, match="int64"):
+        braze.build(bent_model(INT64))
+
+
+def test_the_rule_applies_only_where_it_may(load: Any) -> None:
+    rule = load("src/braze/passes/rules/inverses.py").RemoveExpOfLog()
+    net = Net()
+    x = net.op1("abs", net.tensor("x", 4, 4))
+    # exp(log(x)) rounds twice, each time by up to |log(x)| * 6e-8
+    after, _ = apply(net, [net.op1("exp", net.op1("log", x))], [rule], rtol=1e-6)
+    assert ops(after) == ["Abs"]
+
+    net = Net()
+    x = net.tensor("x", 4, 4)
+    # the refusal is recorded, and nothing changes (both sides give NaN for negative numbers)
+    with np.errstate(invalid="ignore"):
+        after, ctx = apply(net, [net.op1("exp", net.op1("log", x))], [rule], rtol=0)
+    assert ops(after) == ["Log", "Exp"]
+    assert refusals(ctx) == ["x may be negative, where exp(log(x)) is NaN"]
+
+    net = Net()
+    log = net.op1("log", net.op1("abs", net.tensor("x", 4, 4)))
+    after, _ = apply(net, [net.op1("exp", log), log], [rule], rtol=0)
+    assert ops(after) == ["Abs", "Log", "Exp"]  # log(x) has another reader
+
+
+def test_the_pass_line_is_that_of_canonicalize_with_one_rule_more() -> None:
+    line = block("src/braze/passes/canonicalize.py").splitlines()[1]
+    source = Path(canonicalize.__code__.co_filename).read_text(encoding="utf-8")
+    assert line.replace(", RemoveExpOfLog()", "") in source

@@ -1,0 +1,242 @@
+"""What cannot run is refused at import: clearly, by name, and all of it at once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from braze.core.errors import ModelError, ProfileError, ShapeError, UnsupportedOpError
+from braze.frontend.onnx.importer import check_model, import_model
+from braze.ir.builder import MAX_BYTES
+from braze.ir.graph import Graph
+from tests.frontend.onnx_models import FLOAT, INT64, info, model, tensor
+
+X = info("x", [2, 3])
+ANY = info("y", None)
+node = helper.make_node
+
+
+def refused(proto: onnx.ModelProto | bytes | Path, error: type[Exception], **options) -> str:
+    with pytest.raises(error) as caught:
+        import_model(proto, **options)
+    return str(caught.value)
+
+
+# ---- names ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", ["\x00", "a\x1fb", "\x7f", "new\nline"])
+def test_control_characters_in_names(bad: str) -> None:
+    text = refused(model([node("Relu", ["x"], ["y"], name=bad)], [X], [ANY]), ModelError)
+    assert "node number 0" in text and repr(bad) in text and "control character" in text
+    made = [node("Relu", ["x"], [bad], name="first"), node("Relu", [bad], ["y"])]
+    text = refused(model(made, [X], [ANY]), ModelError)
+    assert "node 'first' (Relu)" in text and repr(bad) in text
+    text = refused(model([node("Relu", ["x"], ["y"])], [X, info(bad, [1])], [ANY]), ModelError)
+    assert repr(bad) in text
+
+
+@pytest.mark.parametrize("bad", [b"\xff\xfe\xfd", b"\xed\xa0\x80"])  # the second is a surrogate
+def test_names_that_are_not_utf8(bad: bytes) -> None:
+    data = model([node("Relu", ["x"], ["y"], name="qqq")], [X], [ANY]).SerializeToString()
+    text = refused(data.replace(b"qqq", bad), ModelError)
+    assert "node number 0" in text and "UTF-8" in text and repr(bad) in text
+
+
+def test_names_in_other_scripts_are_fine() -> None:
+    graph = import_model(model([node("Relu", ["x"], ["é 名/:0"])], [X], [info("é 名/:0", None)]))
+    assert graph.outputs[0][0] == "é 名/:0"
+
+
+# ---- completeness ---------------------------------------------------------------------------
+
+
+def test_ops_behind_an_unsupported_op_are_listed() -> None:
+    nodes = [
+        node("Bar", ["x"], ["a"]),
+        node("NonZero", ["a"], ["b"]),
+        node("Relu", ["a"], ["c"]),
+        node("Compress", ["c", "a"], ["d"]),
+        node("Baz", ["d"], ["e"]),
+    ]
+    outputs = [info("b", None, INT64), info("e", None)]
+    text = refused(model(nodes, [X], outputs), UnsupportedOpError)
+    listed = [line.split("(")[1].split(")")[0] for line in text.splitlines()[1:]]
+    assert listed == ["Bar", "NonZero", "Compress", "Baz"]
+
+
+def test_what_might_still_be_constant_is_not_listed() -> None:
+    nodes = [node("Bar", ["w"], ["a"]), node("NonZero", ["a"], ["y"])]
+    weights = [tensor("w", np.zeros(3, np.float32))]
+    proto = model(nodes, [X], [info("y", None, INT64)], initializers=weights)
+    assert "NonZero" not in refused(proto, UnsupportedOpError)
+    # the condition is constant, only the data is not
+    nodes = [node("Bar", ["x"], ["a"]), node("Compress", ["a", "w"], ["y"], axis=0)]
+    weights = [tensor("w", np.array([True, False]))]
+    proto = model(nodes, [X], [ANY], initializers=weights)
+    assert "Compress" not in refused(proto, UnsupportedOpError)
+
+
+def test_missing_sizes_and_unsupported_ops_are_told_at_once() -> None:
+    nodes = [node("Bar", ["x"], ["a"]), node("NonZero", ["a"], ["y"])]
+    proto = model(nodes, [info("x", ["n", 3])], [info("y", None, INT64)])
+    text = refused(proto, UnsupportedOpError)
+    assert "op Bar" in text and "dynamic axes 0 (n)" in text
+    reasons = [f.reason for f in check_model(proto) if not f.supported]
+    assert any("op Bar" in r for r in reasons) and "dynamic axes 0 (n)" in reasons[-1]
+    assert "dynamic" not in refused(proto, UnsupportedOpError, shapes={"x": (2, 3)})
+
+
+def branch(name: str, op: str) -> onnx.GraphProto:
+    return helper.make_graph([node(op, ["x"], ["o"])], name, [], [info("o", None)])
+
+
+def test_what_sizes_may_lift_is_not_told_with_missing_sizes() -> None:
+    branches = {"then_branch": branch("t", "Relu"), "else_branch": branch("e", "Neg")}
+    nodes = [node("If", ["c"], ["y"], **branches)]
+    flag = info("c", [], TensorProto.BOOL)
+    text = refused(model(nodes, [info("x", ["n"]), flag], [ANY]), UnsupportedOpError)
+    assert "values={'c'" in text and "dynamic axes" in text
+    nodes = [
+        node("Size", ["x"], ["s"]),
+        node("Greater", ["s", "two"], ["c"]),
+        node("If", ["c"], ["y"], **branches),
+    ]
+    two = [tensor("two", np.array(2))]
+    refused(model(nodes, [info("x", ["n"])], [ANY], initializers=two), ProfileError)
+
+
+# ---- shapes ---------------------------------------------------------------------------------
+
+
+def test_negative_sizes_of_inputs() -> None:
+    text = refused(model([node("Relu", ["x"], ["y"])], [info("x", [2, -5])], [ANY]), ModelError)
+    assert "'x'" in text and "-5" in text and "axis 1" in text
+    proto = model([node("Relu", ["x"], ["y"])], [info("x", [0, -1])], [ANY])
+    assert import_model(proto, shapes={"x": (0, 4)}).inputs[0].shape == (0, 4)
+
+
+HUGE = {
+    "Tile": [1 << 20, 1 << 24],
+    "Expand": [1 << 39, 2, 3],
+    "Pad": [0, 0, 0, 1 << 40],
+    "ConstantOfShape": [1 << 20, 1 << 20],
+}
+
+
+@pytest.mark.parametrize("op", HUGE)
+def test_huge_results_are_refused_by_name(op: str) -> None:
+    inputs = ["s"] if op == "ConstantOfShape" else ["x", "s"]
+    sizes = [tensor("s", np.array(HUGE[op]))]
+    proto = model([node(op, inputs, ["y"], name="big")], [X], [ANY], initializers=sizes)
+    text = refused(proto, ShapeError)
+    assert f"node 'big' ({op})" in text and "'y'" in text and "smaller shapes" in text
+
+
+def test_huge_inputs_are_refused_by_name() -> None:
+    proto = model([node("Relu", ["x"], ["y"])], [info("x", [1 << 40])], [ANY])
+    assert f"input 'x' would have shape [{1 << 40}]" in refused(proto, ShapeError)
+
+
+def outer(rows: int, columns: int) -> Graph:
+    """x[n, 1] @ z[1, m] with n and m up to `rows` and `columns`."""
+    proto = model(
+        [node("MatMul", ["x", "z"], ["y"])], [info("x", ["n", 1]), info("z", [1, "m"])], [ANY]
+    )
+    shapes = {"x": ((1, 1), (1, 1), (rows, 1)), "z": ((1, 1), (1, 1), (1, columns))}
+    return import_model(proto, shapes=shapes)
+
+
+def test_sizes_count_at_the_maximum_of_the_profile() -> None:
+    # float32: the first product is MAX_BYTES exactly
+    assert MAX_BYTES == 1 << 40
+    assert len(outer(1 << 19, 1 << 19).nodes) == 1
+    with pytest.raises(ShapeError, match=r"'y' would have shape \[n, m\], up to"):
+        outer(1 << 19, (1 << 19) + 1)
+
+
+def test_loose_bounds_do_not_refuse() -> None:
+    """The size n + 1 - n, which interval bounds would call n + 1, is one."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Div", ["s", "two"], ["h"]),
+        node("Sub", ["s", "h"], ["d"]),
+        node("Sub", ["d", "h"], ["e"]),  # n - 2 * (n // 2): 0 or 1
+        node("Concat", ["e", "e", "e"], ["t"], axis=0),
+        node("ConstantOfShape", ["t"], ["y"]),
+    ]
+    proto = model(nodes, [info("x", ["n"])], [ANY], initializers=[tensor("two", np.array([2]))])
+    graph = import_model(proto, shapes={"x": ((1,), (8,), (1 << 20,))})
+    assert len(graph.outputs) == 1
+
+
+# ---- types ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Pow"])
+@pytest.mark.parametrize("kind", ["INT8", "UINT8", "INT16", "UINT16", "INT32", "FLOAT16"])
+def test_types_an_op_does_not_take(op: str, kind: str) -> None:
+    number = getattr(TensorProto, kind)
+    proto = model(
+        [node(op, ["x", "x"], ["y"], name="n")],
+        [info("x", [3, 3], number)],
+        [info("y", None, number)],
+    )
+    if kind in ("INT32", "FLOAT16"):
+        assert len(import_model(proto).nodes) == 1
+        return
+    text = refused(proto, ModelError)
+    assert f"node 'n' ({op})" in text and f"input 0 is {kind.lower()}" in text and "Cast" in text
+
+
+def test_inputs_of_one_fixed_type() -> None:
+    shape = [tensor("s", np.array([3, 2], np.int32))]
+    proto = model([node("Reshape", ["x", "s"], ["y"])], [X], [ANY], initializers=shape)
+    assert "input 1 is int32" in refused(proto, ModelError)
+
+
+# ---- external data --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("location", [".", "folder", "fifo"])
+def test_external_data_that_is_no_regular_file(tmp_path: Path, location: str) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    w = TensorProto(name="w", data_type=FLOAT, dims=[3], data_location=TensorProto.EXTERNAL)
+    w.external_data.add(key="location", value=location)
+    proto = model([node("Add", ["x", "w"], ["y"])], [X], [ANY], initializers=[w])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(proto.SerializeToString())
+    text = refused(path, ModelError)
+    assert "'w'" in text and "not a regular file" in text
+
+
+# ---- ops ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("heads", [(0, 0), (2, 0), (0, 2), (-1, 2)])
+def test_attention_without_heads(heads: tuple[int, int]) -> None:
+    attributes = {"q_num_heads": heads[0], "kv_num_heads": heads[1]}
+    nodes = [node("Attention", ["q", "q", "q"], ["y"], **attributes)]
+    proto = model(nodes, [info("q", [2, 4, 6])], [ANY], opset=23)
+    assert "heads" in refused(proto, ModelError)
+    proto = model([node("Attention", ["q"] * 3, ["y"])], [info("q", [2, 0, 4, 6])], [ANY], opset=23)
+    assert "0 query heads" in refused(proto, ModelError)
+
+
+def mel(bins: int, length: int, rate: int) -> onnx.ModelProto:
+    weights = [tensor(k, np.array(v)) for k, v in zip("abc", (bins, length, rate), strict=True)]
+    weights += [tensor(k, np.float32(v)) for k, v in zip("de", (0, 4000), strict=True)]
+    return model([node("MelWeightMatrix", list("abcde"), ["y"])], [], [ANY], initializers=weights)
+
+
+def test_mel_weight_matrix_of_absurd_size() -> None:
+    import_model(mel(8, 16, 8000))
+    for bins, length in ((1 << 30, 1 << 30), (1, 1 << 40), (1 << 24, 1)):
+        assert "too large" in refused(mel(bins, length, 16000), UnsupportedOpError)
+    assert "rate 0" in refused(mel(8, 16, 0), ModelError)
