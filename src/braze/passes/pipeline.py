@@ -1,0 +1,67 @@
+"""Which passes run at which optimization level, in order: literal tuples."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braze.ir.graph import Graph
+from braze.passes.base import Pass, PassContext, run_passes
+from braze.passes.canonicalize import canonicalize
+from braze.passes.channels_last import channels_last
+from braze.passes.decompose import decompose
+from braze.passes.eliminate_common import eliminate_common
+from braze.passes.eliminate_dead import eliminate_dead
+from braze.passes.fold_batchnorm import fold_batchnorm
+from braze.passes.fold_constants import fold_constants
+from braze.passes.fuse_attention import fuse_attention
+from braze.passes.fuse_pads import fuse_pads
+from braze.passes.simplify_algebra import simplify_algebra
+from braze.passes.simplify_shapes import simplify_shapes
+from braze.passes.sink_reshapes import sink_reshapes
+from braze.passes.split_projections import split_projections
+
+# Only what code generation cannot do without.
+LEGALIZE: Final[tuple[Pass, ...]] = (eliminate_dead, decompose, eliminate_dead)
+
+OPTIMIZE: Final[tuple[Pass, ...]] = (
+    # a small graph in one spelling
+    eliminate_dead,
+    fold_constants,
+    eliminate_common,
+    simplify_shapes,
+    sink_reshapes,
+    # big ops out of small ones, before anything takes their patterns apart
+    canonicalize,
+    simplify_algebra,
+    fuse_attention,
+    fold_batchnorm,
+    fuse_pads,
+    # layouts; norms over channels become norms over the last axis by that
+    channels_last,
+    canonicalize,
+    fuse_attention,
+    # what is left becomes what kernels are made of
+    decompose,
+    fold_constants,
+    simplify_shapes,
+    split_projections,
+    sink_reshapes,
+    simplify_shapes,
+    eliminate_common,
+    eliminate_dead,
+)
+
+# optimization_level -> passes
+PIPELINES: Final[tuple[tuple[Pass, ...], ...]] = (
+    LEGALIZE,
+    OPTIMIZE,
+    OPTIMIZE,
+    OPTIMIZE,
+    OPTIMIZE,
+    OPTIMIZE,
+)
+
+
+def run_pipeline(graph: Graph, ctx: PassContext) -> Graph:
+    """Optimize `graph` for ctx.config.optimization_level; every node left can be lowered."""
+    return run_passes(graph, PIPELINES[ctx.config.optimization_level], ctx)
