@@ -1,0 +1,144 @@
+"""From values to scalar expressions: what one element of a value is, in terms of loads.
+
+`Inliner.element(value, index)` gives the expression of one element. Values that live in memory
+become loads from a slot; everything else is expanded through its op's lowering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from braze.core.dims import Dim
+from braze.core.dtypes import BF16, F16, I64
+from braze.expr.fold import rewrite
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import Expr, axis, binary, const, dim, load, select
+from braze.ir.graph import Graph, Node, Value
+from braze.ops.lowering import Lowering, Pointwise, View
+
+Index = tuple[Expr, ...]
+ZERO = const(0, I64)
+
+
+class Inliner:
+    """Builds expressions for one kernel and collects the memory slots it reads.
+
+    in_memory(value) says whether a value has bytes of its own (or is an alias of one that has).
+    first_slots: values that already own slots 0.. (an anchor's operands).
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        lowered: Mapping[Node, Lowering],
+        in_memory: Callable[[Value], bool],
+        first_slots: Sequence[Value] = (),
+    ) -> None:
+        self._graph = graph
+        self._lowered = lowered
+        self._in_memory = in_memory
+        self.slots: list[Value] = list(first_slots)
+        self._slot_of = {v: i for i, v in enumerate(self.slots)}
+        self.holes: dict[Value, Callable[[Index], Expr]] = {}
+        self._done: dict[tuple[Value, Index], Expr] = {}
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Types and shapes of the slots."""
+        return tuple(TensorSpec(v.dtype, v.shape) for v in self.slots)
+
+    def element(self, value: Value, index: Index) -> Expr:
+        """The expression of element `index` of `value`."""
+        if value in self.holes:
+            return self.holes[value](index)
+        literal = self._literal(value)
+        if literal is not None:
+            return literal
+        if self._in_memory(value):
+            return load(self._slot(value), index, value.dtype)
+        key = (value, index)
+        if key not in self._done:
+            self._done[key] = self.expand(value, index)
+        return self._done[key]
+
+    def expand(self, value: Value, index: Index) -> Expr:
+        """The expression of a pointwise or view value, even if it has memory of its own."""
+        node = self._graph.producer[value]
+        lowering = self._lowered[node]
+        if isinstance(lowering, Pointwise):
+            return self._pointwise(node, lowering, index)
+        assert isinstance(lowering, View), node
+        return self._view(node, lowering, index)
+
+    def _slot(self, value: Value) -> int:
+        if value not in self._slot_of:
+            self._slot_of[value] = len(self.slots)
+            self.slots.append(value)
+        return self._slot_of[value]
+
+    def _literal(self, value: Value) -> Expr | None:
+        array = self._graph.constant(value)
+        if array is None or array.size != 1 or value.dtype in (F16, BF16):
+            return None
+        return const(array.reshape(()).item(), value.dtype)
+
+    def _pointwise(self, node: Node, lowering: Pointwise, index: Index) -> Expr:
+        operands = {
+            k: self.element(v, broadcast_index(v.shape, node.output.shape, index))
+            for k, v in enumerate(node.inputs)
+            if v is not None
+        }
+
+        def change(e: Expr) -> Expr | None:
+            if e.op == "hole":
+                return operands[int(str(e.attr))]
+            if e.op == "axis":
+                return index[int(str(e.attr))]
+            return None
+
+        return rewrite(lowering.expr, change)
+
+    def _view(self, node: Node, lowering: View, index: Index) -> Expr:
+        source = node.inputs[0]
+        assert source is not None
+
+        def at(e: Expr) -> Expr:
+            return rewrite(e, lambda x: index[int(str(x.attr))] if x.op == "axis" else None)
+
+        inner = self.element(source, tuple(at(e) for e in lowering.index))
+        if lowering.inside is None:
+            return inner
+        assert lowering.fill is not None
+        return select(at(lowering.inside), inner, at(lowering.fill))
+
+
+def broadcast_index(shape: Sequence[Dim], out_shape: Sequence[Dim], index: Index) -> Index:
+    """Index of an operand of `shape` at output position `index` under numpy broadcasting."""
+    skip = len(out_shape) - len(shape)
+    return tuple(
+        ZERO if d == 1 and out_shape[skip + i] != 1 else index[skip + i]
+        for i, d in enumerate(shape)
+    )
+
+
+def axes(rank: int, first: int = 0) -> Index:
+    """(axis(first), axis(first+1), ...)."""
+    return tuple(axis(first + i) for i in range(rank))
+
+
+def flatten_index(shape: Sequence[Dim], index: Index) -> Expr:
+    """Row-major position of `index` in a tensor of `shape`."""
+    total = ZERO
+    for d, i in zip(shape, index, strict=True):
+        total = binary("add", binary("mul", total, dim(d)), i) if total != ZERO else i
+    return total
+
+
+def unflatten_index(shape: Sequence[Dim], position: Expr) -> Index:
+    """Index whose row-major position in `shape` is `position`."""
+    out: list[Expr] = []
+    rest = position
+    for d in reversed(shape[1:]):
+        out.append(binary("mod", rest, dim(d)))
+        rest = binary("floordiv", rest, dim(d))
+    return (rest, *reversed(out)) if shape else ()

@@ -1,0 +1,83 @@
+"""Kernel: a backend-neutral unit of work that a code generator turns into one launch.
+
+A kernel is either a LoopKernel (generic loop nests) or an AnchorKernel (a template with holes).
+Both are frozen data; their text keys the timing cache and is what the inspector shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Union
+
+from braze.core.dims import Dim
+from braze.expr.loops import LoopKernel, TensorSpec
+from braze.expr.scalar import Expr
+from braze.ops.lowering import AnchorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorKernel:
+    """An anchor with its epilogue.
+
+    inputs: the anchor's own operands first (in its slot order), then what the epilogue reads.
+    epilogue: over `hole(0)` (the accumulator, of dtype `acc`), `axis(i)` of the anchor's logical
+    output axes and `load(slot, ...)`; its dtype is the output's. Logical output axes: matmul
+    (*batch, m, n); conv (n, *out_spatial, k); attention (b, h, i, d).
+    constant: slots whose content is known at build time and may be repacked.
+    """
+
+    spec: AnchorSpec
+    inputs: tuple[TensorSpec, ...]
+    output: TensorSpec
+    epilogue: Expr
+    constant: frozenset[int] = frozenset()
+
+
+Kernel = Union[LoopKernel, AnchorKernel]
+
+
+@dataclass(frozen=True, slots=True)
+class Tactic:
+    """One way to generate code for a kernel: a template and its literal parameters."""
+
+    template: str
+    parameters: tuple[tuple[str, int | str], ...] = ()
+
+    def __getitem__(self, key: str) -> int | str:
+        return dict(self.parameters)[key]
+
+    def __str__(self) -> str:
+        inner = ", ".join(f"{k}={v}" for k, v in self.parameters)
+        return f"{self.template}({inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How a constant slot is laid out for a template: `kind` and literal parameters.
+
+    The backend that asked for it applies it (`backend.pack(array, packing)`); equal content with
+    equal packing is stored once.
+    """
+
+    kind: str
+    parameters: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """Machine code for one kernel and tactic.
+
+    params: the sizes the code reads at run time, in order. packings: constant slots that must be
+    repacked. scratch_bytes: bytes of workspace *per worker* (0: none); when not 0, one extra
+    buffer of num_workers * scratch_bytes follows the outputs. Buffers are passed as: inputs in
+    slot order, outputs in slot order, scratch. `parallel` is False for code that must run on one
+    worker.
+    """
+
+    entry: str
+    isa: str
+    object_bytes: bytes
+    params: tuple[Dim, ...]
+    parallel: bool
+    packings: tuple[tuple[int, Packing], ...] = ()
+    scratch_bytes: Dim = 0

@@ -1,0 +1,207 @@
+"""Region -> Kernel: fill the holes of an anchor or a loop nest with pointwise expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from braze.core.dims import Shape
+from braze.expr.fold import leaves, rewrite
+from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
+from braze.expr.scalar import Expr, axis, hole, load
+from braze.fusion.inline import Index, Inliner, axes, flatten_index, unflatten_index
+from braze.fusion.kernel import AnchorKernel, Kernel
+from braze.fusion.region import Partition, Region
+from braze.ir.graph import Graph, Node, Value
+from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, Lowering, MatmulSpec, Nest
+
+
+@dataclass(frozen=True)
+class LoweredRegion:
+    """A kernel and the values in its input slots; outputs are the region's outputs."""
+
+    region: Region
+    kernel: Kernel
+    inputs: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Lowerer:
+    """Turns regions of one partition into kernels."""
+
+    graph: Graph
+    lowered: Mapping[Node, Lowering]
+    partition: Partition
+
+    def __call__(self, region: Region, *, fallback: bool = False) -> LoweredRegion | None:
+        """The region's kernel.
+
+        fallback: build an anchor's region from its loop-nest form (None when it has none).
+        """
+        node = region.producer
+        if node is None:
+            return self._pointwise(region)
+        low = self.lowered[node]
+        if isinstance(low, Nest):
+            return self._nest(region, node, low.kernel)
+        assert isinstance(low, Anchor), low
+        if not fallback:
+            return self._anchor(region, node, low)
+        return None if low.fallback is None else self._nest(region, node, low.fallback)
+
+    def _inliner(self, region: Region, first: tuple[Value, ...] = ()) -> Inliner:
+        made = {v for n in region.nodes for v in n.outputs}
+        return Inliner(self.graph, self.lowered, lambda v: v not in made, first)
+
+    def _pointwise(self, region: Region) -> LoweredRegion:
+        root = region.root
+        inliner = self._inliner(region)
+        here = axes(root.type.rank)
+        store = Store(0, here, inliner.expand(root, here))
+        nest = LoopNest(root.shape, (), (), (store,))
+        kernel = LoopKernel(inliner.specs, (TensorSpec(root.dtype, root.shape),), (nest,))
+        return LoweredRegion(region, kernel, tuple(inliner.slots))
+
+    def _nest(self, region: Region, node: Node, kernel: LoopKernel) -> LoweredRegion:
+        present = [v for v in node.inputs if v is not None]
+        inliner = self._inliner(region)
+
+        def change(e: Expr) -> Expr | None:
+            if e.op != "load":
+                return None
+            slot = int(str(e.attr))
+            if slot >= len(present):  # reads an output of an earlier nest; renumbered below
+                return load(len(present) - slot - 1, e.args, e.dtype)
+            return inliner.element(present[slot], e.args)
+
+        nests = tuple(self._rewrite_nest(region, node, inliner, n, change) for n in kernel.nests)
+        count = len(inliner.slots)
+
+        def renumber(e: Expr) -> Expr | None:
+            own = e.op == "load" and int(str(e.attr)) < 0
+            return load(count - int(str(e.attr)) - 1, e.args, e.dtype) if own else None
+
+        nests = tuple(_map_nest(n, lambda e: rewrite(e, renumber)) for n in nests)
+        outputs = tuple(
+            TensorSpec(v.dtype, spec.shape)
+            for v, spec in zip(region.outputs, kernel.outputs, strict=True)
+        )
+        done = LoopKernel(inliner.specs, outputs, nests)
+        return LoweredRegion(region, done, tuple(inliner.slots))
+
+    def _rewrite_nest(
+        self, region: Region, node: Node, inliner: Inliner, nest: LoopNest, change: object
+    ) -> LoopNest:
+        nest = _map_nest(nest, lambda e: rewrite(e, change))  # type: ignore[arg-type]
+        if region.root in node.outputs:
+            return nest
+        (store,) = nest.stores
+        value = self._with_epilogue(region, node.output, inliner, store.index, store.expr)
+        return replace(nest, stores=(replace(store, expr=value),))
+
+    def _with_epilogue(
+        self, region: Region, v: Value, inliner: Inliner, index: Index, value: Expr
+    ) -> Expr:
+        """The root's expression where element `index` of the producer's output is `value`."""
+        root = region.root
+        here = index
+        if root.shape != v.shape:
+            here = unflatten_index(root.shape, flatten_index(v.shape, index))
+        made = {x for n in region.nodes for x in n.outputs}
+        for x in made:
+            if x.shape == root.shape and (x is v or self._same_bytes(x, v)):
+                inliner.holes[x] = lambda _index: value
+        return inliner.expand(root, here)
+
+    def _same_bytes(self, x: Value, v: Value) -> bool:
+        """Whether `x` is a reshape (of a reshape ...) of `v`."""
+        while x is not v:
+            node = self.graph.producer.get(x)
+            low = None if node is None else self.lowered[node]
+            if node is None or not getattr(low, "reshape", False) or node.inputs[0] is None:
+                return False
+            x = node.inputs[0]
+        return True
+
+    def _anchor(self, region: Region, node: Node, low: Anchor) -> LoweredRegion:
+        present = tuple(v for v in node.inputs if v is not None)
+        inliner = self._inliner(region, present)
+        v = node.output
+        value = hole(0, v.dtype)
+        shape, index = _logical_output(low, v)
+        if region.root is not v:
+            value = self._with_epilogue(region, v, inliner, index, value)
+        specs = list(inliner.specs)
+        value = _collapse_loads(value, specs, len(present), v, shape, index)
+        constant = frozenset(
+            i for i, x in enumerate(inliner.slots[: len(present)]) if x in self.graph.constants
+        )
+        out = TensorSpec(region.root.dtype, shape)
+        kernel = AnchorKernel(low.spec, tuple(specs), out, value, constant)
+        return LoweredRegion(region, kernel, tuple(inliner.slots))
+
+
+def _map_nest(nest: LoopNest, f: object) -> LoopNest:
+    assert callable(f)
+    return replace(
+        nest,
+        reduces=tuple(Reduce(r.kind, f(r.expr)) for r in nest.reduces),
+        stores=tuple(
+            replace(s, index=tuple(f(i) for i in s.index), expr=f(s.expr)) for s in nest.stores
+        ),
+    )
+
+
+def _logical_output(low: Anchor, v: Value) -> tuple[Shape, Index]:
+    """Logical output shape of an anchor, and the index of `v` at logical position axes(...)."""
+    spec = low.spec
+    shape: Shape
+    if isinstance(spec, ConvSpec):
+        shape = (spec.batch, *spec.out_spatial, spec.out_channels)
+        if v.type.rank == 4:
+            return shape, axes(4)
+        long_axis = 2 if spec.out_spatial[0] == 1 else 1
+        return shape, (axis(0), axis(long_axis), axis(3))
+    if isinstance(spec, AttentionSpec):
+        shape = (spec.batch, spec.heads, spec.q_len, spec.value_dim)
+        return shape, axes(4)
+    assert isinstance(spec, MatmulSpec)
+    shape = (*spec.batch, spec.m, spec.n)
+    rank = len(spec.batch)
+    if v.shape == shape:
+        return shape, axes(v.type.rank)
+    if not spec.batch and v.type.rank > 2 and v.shape[-1] == spec.n:
+        return shape, (*unflatten_index(v.shape[:-1], axis(0)), axis(1))
+    return shape, unflatten_index(v.shape, flatten_index(shape, axes(rank + 2)))
+
+
+def _collapse_loads(
+    value: Expr,
+    specs: list[TensorSpec],
+    first: int,
+    v: Value,
+    shape: Shape,
+    index: Index,
+) -> Expr:
+    """Undo the splitting of a flattened matmul row where an operand has the same leading axes.
+
+    `load(x, (m // S, m % S, n))` of a [B, S, N] operand becomes `load(x, (m, n))` of [B*S, N].
+    """
+    prefix, lead = index[:-1], v.shape[:-1]
+    if len(prefix) < 2 or prefix == axes(len(prefix)):
+        return value
+    collapsed: set[int] = set()
+    for slot in range(first, len(specs)):
+        loads = [e for e in leaves(value, "load") if e.attr == slot]
+        same = specs[slot].shape[: len(lead)] == lead
+        if same and all(e.args[: len(prefix)] == prefix for e in loads):
+            collapsed.add(slot)
+            rest = specs[slot].shape[len(lead) :]
+            specs[slot] = TensorSpec(specs[slot].dtype, (shape[0], *rest))
+
+    def change(e: Expr) -> Expr | None:
+        if e.op == "load" and e.attr in collapsed:
+            return load(int(str(e.attr)), (axis(0), *e.args[len(prefix) :]), e.dtype)
+        return None
+
+    return rewrite(value, change)

@@ -1,0 +1,223 @@
+"""Graph -> regions: which node each kernel is built around, and what it computes on the way.
+
+Three steps, each deterministic:
+1. Decide which values get memory (braze.fusion.placement).
+2. In reverse order, let each anchor or loop nest absorb the pointwise kernel that reads its result
+   element by element (epilogue): bias, activation, residual and norms' affine parts.
+3. Order the regions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+from braze.core.errors import CompileError
+from braze.core.trace import Trace
+from braze.expr.scalar import Expr, hole
+from braze.fusion.inline import Index, Inliner, axes
+from braze.fusion.legality import Sizes
+from braze.fusion.placement import Home, Placement, place_values
+from braze.fusion.region import Partition, Region
+from braze.ir.graph import Graph, Node, Value
+from braze.ops.lowering import (
+    Anchor,
+    AttentionSpec,
+    Decompose,
+    Extern,
+    Lowering,
+    Nest,
+    Pointwise,
+    View,
+)
+
+
+def lower_nodes(graph: Graph) -> dict[Node, Lowering]:
+    """`Op.lower` of every node; raises CompileError where a node is not ready for fusion."""
+    lowered: dict[Node, Lowering] = {}
+    for n in graph.nodes:
+        types = [None if v is None else v.type for v in n.inputs]
+        low = n.op.lower(types, [v.type for v in n.outputs])
+        if isinstance(low, (Decompose, Extern)):
+            raise CompileError(
+                f"node {', '.join(n.origins) or n.outputs[0].name} ({n.op.name}) has no kernel: "
+                f"its lowering is {type(low).__name__}; please report this model"
+            )
+        lowered[n] = low
+    return lowered
+
+
+def partition(
+    graph: Graph,
+    lowered: Mapping[Node, Lowering],
+    trace: Trace,
+    *,
+    fuse: bool = True,
+    keep: frozenset[Value] = frozenset(),
+) -> Partition:
+    """Split the graph into regions. `keep`: values that must exist in memory (debug tensors)."""
+    state = Placement(graph, lowered, keep | graph.output_values, fuse, trace, Sizes(graph))
+    place_values(state)
+    if fuse:
+        for node in reversed(graph.nodes):
+            _absorb_epilogue(state, node)
+    regions = _order(state, _collect(state))
+    for r in regions:
+        trace.decide("region", name=r.root.name, ops=r.label, reason=r.reason)
+    return Partition(tuple(regions), dict(state.aliases))
+
+
+def _absorb_epilogue(state: Placement, node: Node) -> None:
+    """Step 2 for one producer: find the pointwise kernel that reads its only output elementwise."""
+    low = state.lowered[node]
+    if len(node.outputs) != 1 or not _takes_epilogue(low):
+        return
+    v = node.output
+    names = [v, *(a for a, b in state.aliases.items() if b is v)]
+    if any(x in state.pinned for x in names):
+        return
+    root = _single_root(state, names)
+    if root is None or root in state.absorbed:
+        return
+    if not _reads_elementwise(state, root, names):
+        state.refuse(v, state.graph.producer[root], "its elements are not read in place")
+        return
+    state.absorbed[root] = node
+    state.in_memory.discard(v)
+    for x in names[1:]:
+        del state.aliases[x]
+
+
+def _takes_epilogue(low: Lowering) -> bool:
+    if isinstance(low, Anchor):
+        return not isinstance(low.spec, AttentionSpec)
+    if not isinstance(low, Nest):
+        return False
+    kernel = low.kernel
+    if len(kernel.nests) != 1 or len(kernel.outputs) != 1 or len(kernel.nests[0].stores) != 1:
+        return False
+    store = kernel.nests[0].stores[0]
+    return store.mode == "set" and store.over in ("outer", "all") and not kernel.nests[0].serial
+
+
+def _single_root(state: Placement, names: list[Value]) -> Value | None:
+    """The pointwise kernel root all uses of `names` belong to, if there is exactly one."""
+    roots: set[Home] = set()
+    for x in names:
+        for user in state.graph.users.get(x, ()):
+            low = state.lowered[user]
+            if not isinstance(low, (Pointwise, View)):
+                return None
+            out = user.output
+            if out in names:
+                continue
+            roots |= {out} if out in state.in_memory else state.homes.get(out, frozenset())
+    if len(roots) != 1:
+        return None
+    (root,) = roots
+    if not isinstance(root, Value):
+        return None
+    is_pointwise = isinstance(state.lowered[state.graph.producer[root]], Pointwise)
+    return root if is_pointwise else None
+
+
+def _reads_elementwise(state: Placement, root: Value, names: list[Value]) -> bool:
+    """Every read of `names` in the kernel of `root` is at the position that is being computed."""
+    here = axes(root.type.rank)
+    wrong: list[Index] = []
+
+    def at(index: Index) -> Expr:
+        if index != here:
+            wrong.append(index)
+        return hole(0, names[0].dtype)
+
+    inliner = Inliner(state.graph, state.lowered, state.has_bytes)
+    inliner.holes.update({x: at for x in names if x.shape == root.shape})
+    inliner.expand(root, here)
+    return not wrong and not any(x in inliner.slots for x in names)
+
+
+def _collect(state: Placement) -> list[Region]:
+    """One region per kernel, with the nodes each computes."""
+    regions: list[Region] = []
+    position = {n: i for i, n in enumerate(state.graph.nodes)}
+    taken = {n: root for root, n in state.absorbed.items()}
+    for node in state.graph.nodes:
+        low = state.lowered[node]
+        if isinstance(low, (Anchor, Nest)):
+            absorbed = taken.get(node)
+            outputs = (absorbed,) if absorbed is not None else node.outputs
+            nodes = _nodes_of(state, node, absorbed)
+            reason = "epilogue" if absorbed is not None else type(low).__name__.lower()
+            regions.append(Region(outputs, node, _sorted(nodes, position), reason))
+        elif node.output in state.in_memory and node.output not in state.absorbed:
+            nodes = _nodes_of(state, None, node.output)
+            regions.append(Region((node.output,), None, _sorted(nodes, position), "pointwise"))
+    return regions
+
+
+def _sorted(nodes: set[Node], position: Mapping[Node, int]) -> tuple[Node, ...]:
+    return tuple(sorted(nodes, key=lambda n: position[n]))
+
+
+def _nodes_of(state: Placement, producer: Node | None, root: Value | None) -> set[Node]:
+    """Nodes computed in a kernel: walk up from its roots through values without bytes."""
+    nodes: set[Node] = set()
+    stack: list[Node] = []
+    if producer is not None:
+        stack.append(producer)
+    if root is not None:
+        stack.append(state.graph.producer[root])
+    while stack:
+        n = stack.pop()
+        if n in nodes:
+            continue
+        nodes.add(n)
+        for v in n.inputs:
+            if v is None or state.has_bytes(v):
+                continue
+            up = state.graph.producer[v]
+            if isinstance(state.lowered[up], (Pointwise, View)) or up is producer:
+                stack.append(up)
+    return nodes
+
+
+def region_inputs(region: Region) -> list[Value]:
+    """Values a region reads that none of its nodes makes, in first-use order."""
+    made = {v for n in region.nodes for v in n.outputs}
+    out: dict[Value, None] = {}
+    for n in region.nodes:
+        for v in n.inputs:
+            if v is not None and v not in made:
+                out[v] = None
+    return list(out)
+
+
+def _order(state: Placement, regions: list[Region]) -> list[Region]:
+    """Topological order of the regions, earliest graph position first among the ready ones."""
+    position = {n: i for i, n in enumerate(state.graph.nodes)}
+    owner = {v: i for i, r in enumerate(regions) for v in r.outputs}
+    needs: list[set[int]] = []
+    users: list[set[int]] = [set() for _ in regions]
+    for i, r in enumerate(regions):
+        deps = set()
+        for v in region_inputs(r):
+            base = state.aliases.get(v, v)
+            if base in owner and owner[base] != i:
+                deps.add(owner[base])
+        needs.append(deps)
+        for d in deps:
+            users[d].add(i)
+    rank = [position[r.nodes[-1]] for r in regions]
+    ready = [(rank[i], i) for i, d in enumerate(needs) if not d]
+    heapq.heapify(ready)
+    order: list[Region] = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(regions[i])
+        for u in users[i]:
+            needs[u].discard(i)
+            if not needs[u]:
+                heapq.heappush(ready, (rank[u], u))
+    assert len(order) == len(regions), "regions form a cycle"
+    return order
