@@ -1,0 +1,49 @@
+"""The matrices of Winograd's minimal filtering F(m, 3), and weights transformed by them.
+
+From A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks" (2016), section 4:
+an m x m tile of outputs of a 3x3 convolution is A^T [(G g G^T) * (B^T d B)] A for the (m+2) x (m+2)
+patch d of the input under it, with an elementwise product.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = tuple[tuple[float, ...], ...]
+
+INPUT: Final[dict[int, Matrix]] = {  # B^T
+    2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+    4: (
+        (4, 0, -5, 0, 1, 0),
+        (0, -4, -4, 1, 1, 0),
+        (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0),
+        (0, 2, -1, -2, 1, 0),
+        (0, 4, 0, -5, 0, 1),
+    ),
+}
+WEIGHT: Final[dict[int, Matrix]] = {  # G
+    2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
+    4: (
+        (1 / 4, 0, 0),
+        (-1 / 6, -1 / 6, -1 / 6),
+        (-1 / 6, 1 / 6, -1 / 6),
+        (1 / 24, 1 / 12, 1 / 6),
+        (1 / 24, -1 / 12, 1 / 6),
+        (0, 0, 1),
+    ),
+}
+OUTPUT: Final[dict[int, Matrix]] = {  # A^T
+    2: ((1, 1, 1, 0), (0, 1, -1, -1)),
+    4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+}
+
+
+def transform_weights(weight: NDArray[Any], size: int) -> NDArray[Any]:
+    """[K, C, 3, 3] -> [(size + 2)**2, C, K], computed in float64."""
+    g = np.asarray(WEIGHT[size], np.float64)
+    turned: NDArray[Any] = np.einsum("ia,kcab,jb->ijck", g, weight.astype(np.float64), g)
+    return turned.reshape(-1, weight.shape[1], weight.shape[0]).astype(weight.dtype)

@@ -1,0 +1,100 @@
+"""LLVM IR text to a self-contained ELF object."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from braze.core.errors import CompileError
+from braze.core.target import ISAS, CpuTarget
+
+TRIPLE = "x86_64-unknown-none-elf"
+_ELF64_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SHT_SYMTAB = 2
+
+
+def compile_ir(text: str, target: CpuTarget, speed: int = 2, unroll: bool = True) -> bytes:
+    """Optimise LLVM IR and give its ELF object (position independent, no libc, no libm).
+
+    speed is the optimisation level of LLVM's pipeline; unroll lets it unroll loops. LLVM's own
+    vectorisers stay off: templates vectorise. Raises CompileError when the IR is invalid or the
+    object needs outside symbols.
+    """
+    with optimised(text, target, speed, unroll) as (module, machine):
+        data = bytes(machine.emit_object(module))
+    missing = undefined_symbols(data)
+    if missing:
+        raise CompileError(
+            f"generated code for {target.isa} calls {', '.join(missing)}, which engines do not "
+            "have; this is a bug in a template: decompose the operation before LLVM"
+        )
+    return data
+
+
+def assembly(text: str, target: CpuTarget, speed: int = 2) -> str:
+    """The assembly of `compile_ir`'s object, for reading."""
+    with optimised(text, target, speed) as (module, machine):
+        return str(machine.emit_assembly(module))
+
+
+def target_machine(target: CpuTarget) -> Any:
+    """An LLVM target machine for `target` (position independent, small code model)."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    cpu, features, _ = ISAS[target.isa]
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+    )
+
+
+@contextmanager
+def optimised(
+    text: str, target: CpuTarget, speed: int, unroll: bool = True
+) -> Iterator[tuple[Any, Any]]:
+    """Parse and optimise; gives (llvmlite module, target machine) for the time of the block.
+
+    LLVM's objects are closed here and not by the garbage collector: freeing a module takes a while,
+    and Python drops an interrupt (Ctrl-C) that arrives while a finalizer runs.
+    """
+    with ExitStack() as stack:
+        machine = stack.enter_context(target_machine(target))
+        context = stack.enter_context(llvm.create_context())
+        try:
+            module = stack.enter_context(llvm.parse_assembly(text, context))
+        except RuntimeError as e:
+            raise CompileError(
+                f"a template produced invalid LLVM IR ({e}); please report it"
+            ) from e
+        options = stack.enter_context(llvm.create_pipeline_tuning_options(speed_level=speed))
+        options.loop_vectorization = False
+        options.slp_vectorization = False
+        options.loop_interleaving = False
+        options.loop_unrolling = unroll
+        builder = stack.enter_context(llvm.create_pass_builder(machine, options))
+        with builder.getModulePassManager() as passes:
+            passes.run(module, builder)
+        yield module, machine
+
+
+def undefined_symbols(data: bytes) -> tuple[str, ...]:
+    """Names of the symbols an ELF64 object leaves undefined."""
+    header = _ELF64_HEADER.unpack_from(data)
+    offset, entry_size, count = header[6], header[11], header[12]
+    sections = [_SECTION.unpack_from(data, offset + i * entry_size) for i in range(count)]
+    missing: list[str] = []
+    for section in sections:
+        if section[1] != _SHT_SYMTAB:
+            continue
+        names = sections[section[6]]
+        for at in range(section[4] + _SYMBOL.size, section[4] + section[5], _SYMBOL.size):
+            name, _, _, where, _, _ = _SYMBOL.unpack_from(data, at)
+            if where == 0:
+                start = names[4] + name
+                missing.append(data[start : data.index(b"\0", start)].decode())
+    return tuple(missing)

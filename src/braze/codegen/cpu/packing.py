@@ -1,0 +1,80 @@
+"""Constant operands rearranged at build time into what the register tile reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from braze.codegen.cpu.conv_winograd_tables import transform_weights
+from braze.core.errors import CompileError
+from braze.fusion.kernel import Packing
+
+Array = NDArray[Any]
+
+
+def pack_anchor(array: Array, packing: Packing) -> Array:
+    """`array` in the layout `packing` asks for (contiguous, same dtype, flat).
+
+    Raises CompileError for a packing no template of this backend asks for.
+    """
+    parameters = dict(packing.parameters)
+    if packing.kind == "matmul_panels":
+        return _matmul_panels(array, parameters)
+    if packing.kind == "conv_panels":
+        return _conv_panels(array, parameters)
+    if packing.kind == "depthwise_taps":
+        return _depthwise_taps(array)
+    if packing.kind == "winograd_panels":
+        points = transform_weights(array, parameters["size"])
+        return panels(points, parameters["columns"]).reshape(-1)
+    raise CompileError(
+        f"packing {packing.kind!r} is not known to the CPU backend; rebuild the engine"
+    )
+
+
+def panels(matrices: Array, columns: int) -> Array:
+    """[batch, k, n] -> [batch, ceil(n / columns), k, columns], padded with zeros."""
+    batch, k, n = matrices.shape
+    count = -(-n // columns)
+    padded = np.zeros((batch, k, count * columns), matrices.dtype)
+    padded[:, :, :n] = matrices
+    split = padded.reshape(batch, k, count, columns)
+    return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
+
+
+def _matmul_panels(array: Array, p: dict[str, int]) -> Array:
+    """The operand's matrices (strides in elements into the flat array), as panels."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    sizes, strides = [], []
+    for i in range(p["batch_axes"]):
+        sizes.append(p[f"size{i}"])
+        strides.append(p[f"stride{i}"])
+    shape = (*sizes, p["k"], p["n"])
+    steps = tuple(s * flat.itemsize for s in (*strides, p["k_stride"], p["n_stride"]))
+    if 0 in shape:
+        return np.zeros(0, flat.dtype)
+    last = p["offset"] + sum(
+        (size - 1) * step // flat.itemsize for size, step in zip(shape, steps, strict=True)
+    )
+    if min(steps) < 0 or p["offset"] < 0 or last >= flat.size:
+        raise CompileError("packing matmul_panels: strides reach outside of the constant")
+    view = np.lib.stride_tricks.as_strided(flat[p["offset"] :], shape, steps, writeable=False)
+    matrices = view.reshape(-1, p["k"], p["n"])
+    return panels(matrices, p["columns"]).reshape(-1)
+
+
+def _conv_panels(array: Array, p: dict[str, int]) -> Array:
+    """[K, C/g, *kernel] -> per group, panels over K of [taps * C/g][columns]."""
+    groups = p["groups"]
+    out_channels, in_channels = array.shape[:2]
+    taps = array.reshape(groups, out_channels // groups, in_channels, -1)
+    matrices = taps.transpose(0, 3, 2, 1)  # group, tap, input channel, output channel
+    matrices = matrices.reshape(groups, -1, out_channels // groups)
+    return panels(matrices, p["columns"]).reshape(-1)
+
+
+def _depthwise_taps(array: Array) -> Array:
+    """[C, 1, *kernel] -> [taps][C]."""
+    return np.ascontiguousarray(array.reshape(array.shape[0], -1).T).reshape(-1)

@@ -1,0 +1,125 @@
+"""Anchor kernels in numpy: products, convolutions and attention with their epilogues."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from braze.codegen.reference.loops import empty_output
+from braze.core.dims import Dim
+from braze.core.dims import evaluate as evaluate_dim
+from braze.core.dtypes import F32, F64, I32, DType
+from braze.expr.evaluate import evaluate, from_memory, to_memory
+from braze.fusion.kernel import AnchorKernel
+from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
+
+Array = np.ndarray[Any, Any]
+Env = Mapping[str, int]
+
+
+def run_anchor(
+    kernel: AnchorKernel, inputs: Sequence[Array], env: Env, float64: bool = False
+) -> list[Array]:
+    """The stored output of an anchor with its epilogue.
+
+    float64 computes the anchor itself in float64 before its result is rounded to the accumulator
+    type.
+    """
+    spec = kernel.spec
+    values = [
+        from_memory(np.asarray(a), t.dtype) for a, t in zip(inputs, kernel.inputs, strict=True)
+    ]
+    acc = accumulator(kernel.inputs[0].dtype)
+    work = np.float64 if float64 and acc is F32 else acc.numpy
+    if isinstance(spec, MatmulSpec):
+        result = _matmul(spec, values, env, work)
+    elif isinstance(spec, ConvSpec):
+        result = _conv(spec, values, env, work)
+    else:
+        result = _attention(spec, values, env, work)
+    result = result.astype(acc.numpy)
+    axes = {}
+    for k, n in enumerate(result.shape):
+        axes[k] = np.arange(n).reshape([-1 if j == k else 1 for j in range(result.ndim)])
+    stored = [np.asarray(a) for a in inputs]
+    value = evaluate(kernel.epilogue, axes, stored, env, holes=(result,))
+    value = to_memory(np.broadcast_to(value, result.shape), kernel.epilogue.dtype)
+    out = empty_output(kernel.output, env)
+    if isinstance(spec, ConvSpec):
+        out[...] = value.reshape(out.shape)
+    else:
+        view(out, spec.out, result.shape, env)[...] = value
+    return [out]
+
+
+def accumulator(dtype: DType) -> DType:
+    """Type that sums of `dtype` products are kept in."""
+    if dtype is F64:
+        return F64
+    return F32 if dtype.is_float else I32
+
+
+def view(array: Array, operand: Operand, shape: Sequence[int], env: Env) -> Array:
+    """`array` (contiguous) as the operand's strides and offset read it."""
+    flat = array.reshape(-1)[evaluate_dim(operand.offset, env) :]
+    strides = [evaluate_dim(s, env) for s in operand.strides]
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    assert 0 in shape or 0 <= last < flat.size, (operand, shape, array.shape)
+    return np.lib.stride_tricks.as_strided(
+        flat, shape, [s * flat.itemsize for s in strides], writeable=True
+    )
+
+
+def _sizes(env: Env, *dims: Dim) -> list[int]:
+    return [evaluate_dim(d, env) for d in dims]
+
+
+def _matmul(spec: MatmulSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
+    batch = _sizes(env, *spec.batch)
+    m, n, k = _sizes(env, spec.m, spec.n, spec.k)
+    lhs = view(values[spec.lhs.slot], spec.lhs, [*batch, m, k], env).astype(work)
+    rhs = view(values[spec.rhs.slot], spec.rhs, [*batch, k, n], env).astype(work)
+    return np.asarray(np.matmul(lhs, rhs))
+
+
+def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
+    batch, *sizes = _sizes(env, spec.batch, *spec.in_spatial, *spec.out_spatial)
+    rank = len(spec.kernel)
+    in_spatial, out_spatial = sizes[:rank], sizes[rank:]
+    x = values[0].reshape(batch, *in_spatial, spec.in_channels).astype(work)
+    begin, end = spec.pads[:rank], spec.pads[rank:]
+    x = np.pad(x, [(0, 0), *zip(begin, end, strict=True), (0, 0)])
+    w = values[1].reshape(spec.out_channels, spec.in_channels // spec.groups, *spec.kernel)
+    w = w.astype(work)
+    group_in, group_out = w.shape[1], spec.out_channels // spec.groups
+    out = np.zeros((batch, *out_spatial, spec.out_channels), work)
+    for position, tap in enumerate(np.ndindex(*spec.kernel)):
+        steps = zip(tap, spec.dilations, out_spatial, spec.strides, strict=True)
+        window = (slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in steps)
+        everything: tuple[slice, ...] = (slice(None), *window)
+        part = x[everything]
+        for g in range(spec.groups):
+            channels = slice(g * group_out, (g + 1) * group_out)
+            weight = w[channels].reshape(group_out, group_in, -1)[..., position]
+            out[..., channels] += part[..., g * group_in : (g + 1) * group_in] @ weight.T
+    return out
+
+
+def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
+    b, h, i, j = _sizes(env, spec.batch, spec.heads, spec.q_len, spec.kv_len)
+    q = view(values[spec.q.slot], spec.q, [b, h, i, spec.head_dim], env).astype(work)
+    k = view(values[spec.k.slot], spec.k, [b, h, j, spec.head_dim], env).astype(work)
+    v = view(values[spec.v.slot], spec.v, [b, h, j, spec.value_dim], env).astype(work)
+    score = spec.scale * (q @ np.swapaxes(k, -1, -2))
+    if spec.mask is not None:
+        score = score + view(values[spec.mask.slot], spec.mask, [b, h, i, j], env).astype(work)
+    if spec.causal:
+        hidden = np.arange(j)[None, :] > np.arange(i)[:, None] + (j - i)
+        score = np.where(hidden, -np.inf, score)
+    top = score.max(axis=-1, keepdims=True, initial=-math.inf)
+    weight = np.exp(score - np.where(np.isneginf(top), 0, top))
+    total = weight.sum(axis=-1, keepdims=True)
+    return np.asarray((weight @ v) / np.where(total == 0, 1, total))

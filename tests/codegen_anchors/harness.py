@@ -1,0 +1,234 @@
+"""Anchor kernels for tests: building them, running their code, and what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor, pack_anchor
+from braze.codegen.reference import run_kernel
+from braze.core.dims import Dim, evaluate
+from braze.core.dtypes import F32, I64, DType
+from braze.core.target import ISAS, CpuTarget
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import Expr, axis, binary, const, hole, load, unary
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
+from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
+from braze.runtime.native import LoadedKernel, host_isa
+
+Array = NDArray[Any]
+Env = Mapping[str, int]
+Shape = tuple[Dim, ...]
+EPILOGUES = ("none", "bias", "relu", "residual", "exp", "rows", "middle")
+
+
+def host_isas() -> list[str]:
+    """Instruction sets whose code this machine runs, widest first."""
+    names = list(ISAS)
+    host = host_isa()
+    return names[names.index(host) :] if host in names else []
+
+
+def contiguous(shape: Shape) -> tuple[Dim, ...]:
+    """Row-major strides in elements."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step = step * size
+    return tuple(strides)
+
+
+def epilogue(kind: str, out: Shape, first: int, dtype: DType = F32) -> tuple[Expr, list[Shape]]:
+    """An epilogue of `kind` and the shapes of the tensors it reads, from slot `first` on."""
+    ax = tuple(axis(i) for i in range(len(out)))
+    value: Expr = hole(0, dtype)
+    if kind == "none":
+        return value, []
+    shapes: list[Shape] = [(out[-1],)]
+    value = binary("add", value, load(first, (ax[-1],), dtype))
+    if kind == "relu":
+        value = binary("max", value, const(0.0, dtype))
+    elif kind == "residual":
+        shapes.append(out)
+        value = binary("add", value, load(first + 1, ax, dtype))
+    elif kind == "exp":
+        damped = binary("mul", value, const(-0.1, dtype))
+        value = binary("mul", value, unary("exp", damped))
+    elif kind == "rows":
+        shapes.append((out[0], *([1] * (len(out) - 1))))
+        zeros = (const(0, I64),) * (len(out) - 1)
+        value = binary("mul", value, load(first + 1, (ax[0], *zeros), dtype))
+    elif kind == "middle":
+        shapes.append(out[:-1])
+        value = binary("add", value, load(first + 1, ax[:-1], dtype))
+    return value, shapes
+
+
+def matmul(
+    batch: Shape,
+    m: Dim,
+    n: Dim,
+    k: Dim,
+    *,
+    shared: bool = True,
+    constant: bool = True,
+    turned: bool = False,
+    dtype: DType = F32,
+    kind: str = "none",
+) -> AnchorKernel:
+    """[*batch, m, k] x [k, n]; `shared`: one right matrix for all; `turned`: stored as [n, k]."""
+    lhs_shape, out = (*batch, m, k), (*batch, m, n)
+    matrix: Shape = (n, k) if turned else (k, n)
+    rhs_shape = matrix if shared else (*batch, *matrix)
+    strides = contiguous(rhs_shape)
+    if turned:
+        strides = (*strides[:-2], strides[-1], strides[-2])
+    if shared:
+        strides = (0,) * len(batch) + strides
+    spec = MatmulSpec(
+        batch,
+        m,
+        n,
+        k,
+        Operand(0, contiguous(lhs_shape)),
+        Operand(1, strides),
+        Operand(0, contiguous(out)),
+    )
+    expr, extra = epilogue(kind, out, 2, dtype)
+    inputs = tuple(TensorSpec(dtype, s) for s in (lhs_shape, rhs_shape, *extra))
+    slots = frozenset({1} if constant else ())
+    return AnchorKernel(spec, inputs, TensorSpec(dtype, out), expr, slots)
+
+
+def conv(
+    n: Dim,
+    h: Dim,
+    w: Dim,
+    channels: tuple[int, int],
+    kernel: tuple[int, int],
+    *,
+    groups: int = 1,
+    strides: tuple[int, int] = (1, 1),
+    dilations: tuple[int, int] = (1, 1),
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0),
+    kind: str = "none",
+) -> AnchorKernel:
+    """A channels-last convolution with a constant weight."""
+    c, k = channels
+    spatial = []
+    for i, size in enumerate((h, w)):
+        reach = dilations[i] * (kernel[i] - 1) + 1
+        spatial.append((size + pads[i] + pads[i + 2] - reach) // strides[i] + 1)
+    out: Shape = (n, *spatial, k)
+    spec = ConvSpec(n, (h, w), tuple(spatial), c, k, groups, kernel, strides, dilations, pads)
+    expr, extra = epilogue(kind, out, 2)
+    shapes: list[Shape] = [(n, h, w, c), (k, c // groups, *kernel), *extra]
+    inputs = tuple(TensorSpec(F32, s) for s in shapes)
+    return AnchorKernel(spec, inputs, TensorSpec(F32, out), expr, frozenset({1}))
+
+
+def attention(
+    sizes: tuple[Dim, Dim, Dim, Dim, int, int],
+    *,
+    layouts: Sequence[str] = ("bshd", "bshd", "bshd", "bshd"),
+    causal: bool = False,
+    mask: str = "none",
+) -> AnchorKernel:
+    """sizes: batch, heads, q_len, kv_len, head_dim, value_dim; mask: none, keys or full."""
+    b, h, q, s, d, dv = sizes
+
+    def strides(length: Dim, depth: int, layout: str) -> tuple[Dim, ...]:
+        if layout == "bhsd":
+            return (h * length * depth, length * depth, depth, 1)
+        if layout == "bshd":
+            return (length * h * depth, depth, h * depth, 1)
+        return (h * length * depth, length * depth, 1, length)
+
+    operands = [
+        Operand(slot, strides(length, depth, layout))
+        for slot, length, depth, layout in zip(
+            (0, 1, 2, 0), (q, s, s, q), (d, d, dv, dv), layouts, strict=True
+        )
+    ]
+    shapes: list[Shape] = [(b, h, q, d), (b, h, s, d), (b, h, s, dv)]
+    extra = None
+    if mask == "keys":
+        extra = Operand(3, (0, 0, 0, 1))
+        shapes.append((s,))
+    elif mask == "full":
+        shapes.append((b, h, q, s))
+        extra = Operand(3, contiguous(shapes[-1]))
+    spec = AttentionSpec(b, h, q, s, d, dv, 0.3, *operands, extra, causal)
+    inputs = tuple(TensorSpec(F32, shape) for shape in shapes)
+    return AnchorKernel(spec, inputs, TensorSpec(F32, (b, h, q, dv)), hole(0, F32))
+
+
+def random_inputs(kernel: AnchorKernel, env: Env, seed: int = 0) -> list[Array]:
+    """Standard normal values for every input."""
+    rng = np.random.default_rng(seed)
+    return [
+        rng.standard_normal([evaluate(d, env) for d in t.shape]).astype(t.dtype.numpy)
+        for t in kernel.inputs
+    ]
+
+
+class Compiled:
+    """A kernel compiled by one tactic, to run at several shapes and worker counts."""
+
+    def __init__(self, kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> None:
+        self.kernel = kernel
+        self.code: CompiledKernel = compile_anchor(kernel, tactic, target)
+        self.loaded = LoadedKernel(self.code.object_bytes, self.code.entry)
+
+    def __call__(self, inputs: Sequence[Array], env: Env, workers: int = 1) -> Array:
+        """The output; every byte outside of it must keep its content."""
+        arrays = list(inputs)
+        for slot, packing in self.code.packings:
+            arrays[slot] = pack_anchor(arrays[slot], packing)
+        shape = [evaluate(d, env) for d in self.kernel.output.shape]
+        size = int(np.prod(shape))
+        guard = 64
+        memory = np.full(size + 2 * guard, np.nan, self.kernel.output.dtype.numpy)
+        out = memory[guard : guard + size]
+        buffers: list[Array] = [*arrays, out]
+        scratch = evaluate(self.code.scratch_bytes, env)
+        if self.code.scratch_bytes != 0:
+            # what is in scratch must not matter
+            buffers.append(np.full(max(1, scratch * workers), 0xFF, np.uint8))
+        params = [evaluate(d, env) for d in self.code.params]
+        assert self.loaded.run(buffers, params, workers=workers) == 0
+        assert np.isnan(memory[:guard]).all() and np.isnan(memory[guard + size :]).all()
+        return out.reshape(shape)
+
+
+def variants(kernel: AnchorKernel, isa: str, level: int | None = None) -> Iterator[Compiled]:
+    """The kernel compiled by every tactic of `level` (3 on the widest host ISA, else 0)."""
+    if level is None:
+        level = 3 if isa == host_isa() else 0
+    target = CpuTarget(isa, 2)
+    tactics = anchor_tactics(kernel, target, level)
+    assert tactics, "no tactic for a kernel that has templates"
+    for tactic in tactics:
+        yield Compiled(kernel, tactic, target)
+
+
+def check(kernel: AnchorKernel, env: Env, isa: str, depth: int, level: int | None = None) -> None:
+    """Every tactic is right and gives the same bits for any number of workers.
+
+    The bound is the worst case of `depth` float32 roundings on sums of normal values, with room
+    for the epilogue.
+    """
+    inputs = random_inputs(kernel, env, depth)
+    want = run_kernel(kernel, inputs, env, float64=True)[0]
+    tolerance = 4e-6 * max(4, depth)
+    first: Array | None = None
+    for compiled in variants(kernel, isa, level):
+        for workers in (1, 2, 3, 7):
+            got = compiled(inputs, env, workers)
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+            first = got if first is None else first
+            np.testing.assert_array_equal(got, first)
