@@ -1,0 +1,68 @@
+"""Measurement of one compiled kernel on this machine, through the runtime that will execute it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from braze.core.dims import Dim, evaluate
+from braze.core.dtypes import BF16, BOOL, DType
+from braze.expr.loops import LoopKernel, TensorSpec
+from braze.fusion.kernel import CompiledKernel, Kernel, Packing
+from braze.runtime.native import LoadedKernel
+
+Array = np.ndarray[Any, Any]
+WARMUP, FEW, BUDGET_S, MOST = 2, 3, 0.004, 40
+
+
+def sample(dtype: DType, shape: tuple[int, ...], seed: int) -> Array:
+    """Plausible data: small floats; zeros for integers, which may be indexes."""
+    if dtype is BOOL or not dtype.is_float:
+        return np.zeros(shape, dtype.numpy)
+    values = np.random.default_rng(seed).uniform(-1, 1, shape)
+    if dtype is BF16:
+        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    return values.astype(dtype.numpy)
+
+
+class Workload:
+    """Buffers for one kernel at given sizes, shared by all tactics that are tried on it."""
+
+    def __init__(self, kernel: Kernel, env: Mapping[str, int], threads: int) -> None:
+        self._env = env
+        self._threads = threads
+        outputs = kernel.outputs if isinstance(kernel, LoopKernel) else (kernel.output,)
+        self._inputs = [self._array(s, i) for i, s in enumerate(kernel.inputs)]
+        self._outputs = [self._array(s, 99) for s in outputs]
+
+    def _array(self, spec: TensorSpec, seed: int) -> Array:
+        return sample(spec.dtype, tuple(evaluate(d, self._env) for d in spec.shape), seed)
+
+    def _value(self, size: Dim) -> int:
+        return evaluate(size, self._env)
+
+    def seconds(
+        self,
+        compiled: CompiledKernel,
+        pack: Callable[[Array, Packing], Array],
+        give_up_above: float,
+    ) -> float:
+        """Best time of one launch; stops early when it is far above `give_up_above`."""
+        inputs = list(self._inputs)
+        for slot, packing in compiled.packings:
+            inputs[slot] = np.ascontiguousarray(pack(inputs[slot], packing))
+        buffers = [*inputs, *self._outputs]
+        scratch = self._value(compiled.scratch_bytes)
+        if scratch:
+            buffers.append(np.zeros(scratch * self._threads, np.uint8))
+        kernel = LoadedKernel(compiled.object_bytes, compiled.entry)
+        workers = self._threads if compiled.parallel else 1
+        params = [self._value(p) for p in compiled.params]
+        first = min(kernel.time(buffers, params, workers=workers, warmup=WARMUP, repeats=FEW))
+        if first > 2 * give_up_above:
+            return first
+        repeats = int(min(MOST, max(FEW, BUDGET_S / max(first, 1e-7))))
+        times = kernel.time(buffers, params, workers=workers, warmup=0, repeats=repeats)
+        return min(first, *times)

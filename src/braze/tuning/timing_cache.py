@@ -1,0 +1,65 @@
+"""Timing cache: measured seconds by (kernel text, sizes, tactic, target), kept between builds.
+
+The file is JSON: {"format": 1, "times": {key: seconds}}. Keys are hashes that hold everything a
+time depends on, the generator's version included, so a stale entry can not be found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+from braze.core.errors import FileError
+from braze.core.files import describe_os_error, replacing, writable_target
+
+FORMAT = 1
+GENERATOR = "braze-cpu-1"  # change with every change to what tactics mean
+
+
+class TimingCache:
+    """Times by key; `load` and `save` move them to and from a file."""
+
+    def __init__(self, times: dict[str, float] | None = None) -> None:
+        self._times = dict(times or {})
+
+    @staticmethod
+    def key(kernel_text: str, tactic: str, sizes: str, fingerprint: str) -> str:
+        """Hash of everything a measured time depends on."""
+        text = "\n".join((GENERATOR, kernel_text, tactic, sizes, fingerprint))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def get(self, key: str) -> float | None:
+        return self._times.get(key)
+
+    def put(self, key: str, seconds: float) -> None:
+        self._times[key] = seconds
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> TimingCache:
+        """Read a cache; a missing file is an empty cache.
+
+        Raises FileError for a damaged file, and where `save` could not write one.
+        """
+        file = writable_target(path)
+        if not file.exists():
+            return TimingCache()
+        try:
+            data = json.loads(file.read_text())
+            if data["format"] != FORMAT:
+                return TimingCache()
+            return TimingCache({str(k): float(v) for k, v in data["times"].items()})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+            raise FileError(
+                f"timing cache {path} is not readable ({describe_os_error(e)}); "
+                "delete it or give another path"
+            ) from e
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the cache so that readers never see half a file; raises FileError."""
+        text = json.dumps({"format": FORMAT, "times": dict(sorted(self._times.items()))}, indent=0)
+        with replacing(path) as file:
+            file.write(text.encode())

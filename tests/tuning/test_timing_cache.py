@@ -1,0 +1,47 @@
+"""The timing cache round-trips, survives damage with a typed error, and never shows half a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from braze.core.errors import FileError
+from braze.tuning.timing_cache import TimingCache
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    cache = TimingCache()
+    key = TimingCache.key("kernel", "gemm(mr=12)", "batch=1", "cpu-avx512-t2")
+    cache.put(key, 1.5e-6)
+    path = str(tmp_path / "times.json")
+    cache.save(path)
+    assert TimingCache.load(path).get(key) == 1.5e-6
+    assert [p.name for p in tmp_path.iterdir()] == ["times.json"]
+
+
+def test_key_depends_on_every_part() -> None:
+    parts = ["kernel", "tactic", "n=1", "cpu"]
+    keys = {TimingCache.key(*parts)}
+    for i in range(4):
+        keys.add(TimingCache.key(*[p + "x" * (i == j) for j, p in enumerate(parts)]))
+    assert len(keys) == 5
+
+
+def test_missing_file_is_empty(tmp_path: Path) -> None:
+    assert len(TimingCache.load(str(tmp_path / "none.json"))) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 1}', '{"format": 1, "times": {"a": "b"}}']
+)
+def test_damaged_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "times.json"
+    path.write_text(text)
+    with pytest.raises(FileError, match=r"times\.json.*delete it"):
+        TimingCache.load(str(path))
+
+
+def test_unwritable_folder() -> None:
+    with pytest.raises(FileError, match="could not be written"):
+        TimingCache().save("no/such/folder/times.json")
