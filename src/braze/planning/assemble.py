@@ -1,0 +1,279 @@
+"""Plan assembly: compiled kernels in order + values -> buffers, steps, profiles, bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from braze.core.dims import Dim, bounds, product
+from braze.engine.plan import (
+    Binding,
+    Buffer,
+    BufferRef,
+    DebugTensor,
+    Guard,
+    KernelCode,
+    Plan,
+    Profile,
+    Step,
+    Weight,
+)
+from braze.fusion.in_place import in_place_slots
+from braze.fusion.kernel import CompiledKernel, Packing
+from braze.fusion.lower import LoweredRegion
+from braze.fusion.region import Partition
+from braze.ir.graph import Graph, Value
+from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
+from braze.planning.sizes import SizeTable
+
+Ranges = Mapping[str, tuple[int, int, int]]  # symbol -> (min, opt, max)
+Pack = Callable[[np.ndarray[Any, Any], Packing], np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of the finished network: what runs, on which values, and why."""
+
+    lowered: LoweredRegion
+    compiled: CompiledKernel
+    tactic: str
+
+
+@dataclass
+class _Storage:
+    """A buffer under construction; `first` and `last` are step indexes (arena only)."""
+
+    kind: str
+    bytes: Dim
+    name: str
+    first: int = 0
+    last: int = 0
+    offset: int = 0
+
+
+@dataclass
+class _Assembler:
+    graph: Graph
+    partition: Partition
+    launches: Sequence[Launch]
+    pack: Pack
+    threads: int
+    sizes: SizeTable
+    storages: list[_Storage] = field(default_factory=list)
+    of_value: dict[Value, int] = field(default_factory=dict)
+    weights: list[Weight] = field(default_factory=list)
+    weight_data: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    weight_of: dict[tuple[str, Packing | None], int] = field(default_factory=dict)
+    weight_bytes: int = 0
+
+    def new(self, storage: _Storage) -> int:
+        self.storages.append(storage)
+        return len(self.storages) - 1
+
+    def value_bytes(self, v: Value) -> Dim:
+        return product(v.shape) * v.dtype.itemsize
+
+    def weight(self, v: Value, packing: Packing | None) -> int:
+        """Buffer of a constant, repacked when a kernel asks for it; equal content is shared."""
+        content = self.graph.constants[v]
+        key = (content, packing)
+        if key not in self.weight_of:
+            array = self.graph.weights.get(content)
+            data = np.ascontiguousarray(array if packing is None else self.pack(array, packing))
+            offset, size = self.weight_bytes, data.nbytes
+            self.weight_bytes += aligned(size)
+            self.weights.append(Weight(v.name, v.dtype, tuple(data.shape), offset, size, content))
+            self.weight_data.append(data)
+            self.weight_of[key] = self.new(_Storage("weight", size, v.name, offset=offset))
+        return self.weight_of[key]
+
+
+def assemble(
+    graph: Graph,
+    partition: Partition,
+    launches: Sequence[Launch],
+    pack: Pack,
+    *,
+    target: dict[str, Any],
+    threads: int,
+    symbols: Sequence[str],
+    profiles: Sequence[Ranges],
+    values: Mapping[str, tuple[int | float, ...]],
+    debug: Sequence[Value] = (),
+    record: dict[str, Any],
+) -> Plan:
+    """The Plan of a compiled network.
+
+    symbols: every size symbol in order; profiles: (min, opt, max) of each symbol per profile;
+    values: contents that inputs were specialised to; debug: values readable after a run step.
+    """
+    a = _Assembler(graph, partition, launches, pack, threads, SizeTable(symbols))
+    _bind_io(a)
+    _allocate(a, debug)
+    steps, codes = _steps(a)
+    inputs = tuple(
+        _binding(a, v.name, v, a.of_value[v], values.get(v.name, ())) for v in graph.inputs
+    )
+    outputs = tuple(
+        _binding(a, name, v, a.of_value[partition.base(v)], ()) for name, v in graph.outputs
+    )
+    guards = tuple(Guard(a.sizes.index(g.lhs), a.sizes.index(g.rhs), g.what) for g in graph.guards)
+    watched = tuple(_debug(a, v) for v in debug)
+    buffers = tuple(Buffer(s.kind, a.sizes.index(s.bytes), s.offset, s.name) for s in a.storages)
+    return Plan(
+        target=target,
+        threads=threads,
+        symbols=tuple(symbols),
+        sizes=tuple(a.sizes.ops),
+        guards=guards,
+        inputs=inputs,
+        outputs=outputs,
+        buffers=buffers,
+        kernels=codes,
+        steps=steps,
+        profiles=tuple(_profile(a, symbols, p) for p in profiles),
+        weights=tuple(a.weights),
+        debug=watched,
+        record=record,
+        weight_data=tuple(a.weight_data),
+    )
+
+
+def _bind_io(a: _Assembler) -> None:
+    for v in a.graph.inputs:
+        a.of_value[v] = a.new(_Storage("input", a.value_bytes(v), v.name))
+    for name, v in a.graph.outputs:
+        base = a.partition.base(v)
+        assert base not in a.of_value, f"output {name} shares memory with another binding"
+        a.of_value[base] = a.new(_Storage("output", a.value_bytes(v), name))
+
+
+def _allocate(a: _Assembler, debug: Sequence[Value]) -> None:
+    """Give every value a step writes a storage; reuse a dying input in place where safe."""
+    last: dict[Value, int] = {}
+    for i, launch in enumerate(a.launches):
+        for v in launch.lowered.inputs:
+            last[a.partition.base(v)] = i
+    end = len(a.launches)
+    for v in debug:
+        last[a.partition.base(v)] = end
+    for i, launch in enumerate(a.launches):
+        for v in launch.lowered.region.outputs:
+            if v in a.of_value:
+                continue
+            reuse = _in_place_storage(a, launch, v, i, last)
+            if reuse is None:
+                a.of_value[v] = a.new(
+                    _Storage("arena", a.value_bytes(v), v.name, i, last.get(v, i))
+                )
+            else:
+                a.of_value[v] = reuse
+                a.storages[reuse].last = last.get(v, i)
+
+
+def _in_place_storage(
+    a: _Assembler, launch: Launch, v: Value, step: int, last: Mapping[Value, int]
+) -> int | None:
+    for slot in in_place_slots(launch.lowered.kernel):
+        base = a.partition.base(launch.lowered.inputs[slot])
+        storage = a.of_value.get(base)
+        if storage is None or a.storages[storage].kind != "arena":
+            continue
+        sharers = [x for x in launch.lowered.inputs if a.partition.base(x) is base]
+        dies_here = last[base] == step and a.storages[storage].last == step
+        if dies_here and len(sharers) == 1 and a.storages[storage].bytes == a.value_bytes(v):
+            return storage
+    return None
+
+
+class _Hazards:
+    """Which earlier steps a step must wait for: writers of what it reads, users of what it writes.
+
+    Reuse of arena bytes by different buffers is the executor's business: it knows the offsets.
+    """
+
+    def __init__(self) -> None:
+        self._writer: dict[int, int] = {}
+        self._readers: dict[int, list[int]] = {}
+
+    def step(self, index: int, reads: Sequence[int], writes: Sequence[int]) -> tuple[int, ...]:
+        """Dependencies of step `index`; call in step order."""
+        after = {self._writer[b] for b in (*reads, *writes) if b in self._writer}
+        for b in writes:
+            after |= set(self._readers.pop(b, ()))
+        for b in reads:
+            self._readers.setdefault(b, []).append(index)
+        for b in writes:
+            self._writer[b] = index
+        return tuple(sorted(after - {index}))
+
+
+def _steps(a: _Assembler) -> tuple[tuple[Step, ...], tuple[KernelCode, ...]]:
+    codes: dict[bytes, int] = {}
+    kernels: list[KernelCode] = []
+    steps: list[Step] = []
+    hazards = _Hazards()
+    for i, launch in enumerate(a.launches):
+        c = launch.compiled
+        if c.object_bytes not in codes:
+            codes[c.object_bytes] = len(kernels)
+            kernels.append(KernelCode(c.entry, c.isa, c.object_bytes))
+        packings = dict(c.packings)
+        refs = []
+        for slot, v in enumerate(launch.lowered.inputs):
+            base = a.partition.base(v)
+            if base in a.graph.constants:
+                refs.append(BufferRef(a.weight(base, packings.get(slot))))
+            else:
+                refs.append(BufferRef(a.of_value[base]))
+        reads = [r.buffer for r in refs]
+        refs += [BufferRef(a.of_value[v]) for v in launch.lowered.region.outputs]
+        writes = [r.buffer for r in refs[len(reads) :]]
+        if c.scratch_bytes != 0:
+            scratch = _Storage("arena", c.scratch_bytes * a.threads, "scratch", i, i)
+            refs.append(BufferRef(a.new(scratch)))
+        region = launch.lowered.region
+        steps.append(
+            Step(
+                kernel=codes[c.object_bytes],
+                name=f"{region.root.name} [{region.label}]",
+                buffers=tuple(refs),
+                params=tuple(a.sizes.index(p) for p in c.params),
+                parallel=c.parallel,
+                after=hazards.step(i, reads, writes),
+                origins=region.origins,
+                tactic=launch.tactic,
+            )
+        )
+    return tuple(steps), tuple(kernels)
+
+
+def _binding(
+    a: _Assembler, name: str, v: Value, buffer: int, value: tuple[int | float, ...]
+) -> Binding:
+    shape = tuple(a.sizes.index(d) for d in v.shape)
+    return Binding(name, v.dtype, shape, buffer, value)
+
+
+def _profile(a: _Assembler, symbols: Sequence[str], ranges: Ranges) -> Profile:
+    env = {s: (ranges[s][0], ranges[s][2]) for s in symbols}
+    arena = [i for i, s in enumerate(a.storages) if s.kind == "arena"]
+    lives = [
+        Lifetime(bounds(a.storages[i].bytes, env)[1], a.storages[i].first, a.storages[i].last)
+        for i in arena
+    ]
+    placed, total = plan_offsets(lives)
+    offsets = [-1] * len(a.storages)
+    for i, at in zip(arena, placed, strict=True):
+        offsets[i] = at
+    return Profile(tuple(ranges[s] for s in symbols), tuple(offsets), total, lower_bound(lives))
+
+
+def _debug(a: _Assembler, v: Value) -> DebugTensor:
+    base = a.partition.base(v)
+    made = [i for i, x in enumerate(a.launches) if base in x.lowered.region.outputs]
+    shape = tuple(a.sizes.index(d) for d in v.shape)
+    return DebugTensor(v.name, v.dtype, shape, BufferRef(a.of_value[base]), made[0])
