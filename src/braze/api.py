@@ -1,0 +1,112 @@
+"""The Pythonic face of the compiler: build, compile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from braze.builder import build_plan
+from braze.core.config import BuildConfig
+from braze.core.errors import ConfigError
+from braze.core.target import ISAS, CpuTarget
+from braze.core.trace import Progress, Trace
+from braze.engine.plan import Plan
+from braze.frontend.onnx.importer import import_network
+from braze.runtime.engine import Engine
+from braze.runtime.native import host_isa, require_isa
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class BuildOptions(TypedDict, total=False):
+    """The keyword arguments of `compile` and `build`; see `compile` for what each means."""
+
+    target: str
+    precision: str
+    threads: int | None
+    shapes: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    values: Mapping[str, Any] | None
+    optimization_level: int
+    timing_cache: str | os.PathLike[str] | None
+    progress: Progress | None
+    isa: str | None
+    debug: Sequence[str]
+    trace: Trace | None
+
+
+def build(model: Any, **options: Unpack[BuildOptions]) -> Engine:
+    """Compile an ONNX model and load it: an engine that is ready to run on this machine.
+
+    Takes the options of `compile` and raises what it raises, and TargetError for an `isa` this
+    machine does not have (use `compile` to make such an engine's plan and write it to a file).
+    """
+    isa = options.get("isa")
+    if isa in list(ISAS):
+        require_isa(isa)
+    return Engine.from_plan(compile(model, **options))
+
+
+def compile(  # the field's word, and braze.compile reads well
+    model: Any,
+    *,
+    target: str = "cpu",
+    precision: str = "fp32",
+    threads: int | None = None,
+    shapes: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    values: Mapping[str, Any] | None = None,
+    optimization_level: int = 3,
+    timing_cache: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    isa: str | None = None,
+    debug: Sequence[str] = (),
+    trace: Trace | None = None,
+) -> Plan:
+    """Compile an ONNX model into a plan, for this processor or another one.
+
+    `braze.engine.write.write_file(plan, path)` makes an engine file of it.
+
+    model: a path, the bytes of a model, or an onnx.ModelProto.
+    threads: workers of one run; None (the default) or 0 for all processors it may use.
+    shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
+        optimization profile. Needed for inputs with dynamic sizes.
+    values: input name -> array the engine is specialised to; runs must pass the same content.
+    optimization_level: 0 (no fusion) to 5; from 3 on tactics are measured on this machine.
+    timing_cache: file that keeps measured times between builds.
+    isa: "avx512", "avx2" or "x86-64"; default: the best this machine has. Tactics of another one
+        are chosen without measuring.
+    debug: names of intermediate tensors that can be read back after a run; "*" for all.
+
+    Raises ModelError, UnsupportedOpError, ShapeError, ProfileError, ConfigError and other
+    BrazeErrors; each says where, what, and how to go on.
+    """
+    if target != "cpu":
+        raise ConfigError(f"target {target!r} is not available; use target='cpu'")
+    for name, given in (("shapes", shapes), ("values", values), ("debug", debug)):
+        if not isinstance(given, (Mapping, Sequence, type(None))):
+            raise ConfigError(f"{name}={given!r} is not of the kind that `braze.compile` describes")
+    trace = trace if trace is not None else Trace(progress=progress)
+    config = BuildConfig(
+        precision=precision,
+        optimization_level=optimization_level,
+        timing_cache=timing_cache,
+        debug=(debug,) if isinstance(debug, str) else tuple(debug),
+    )
+    cpu = CpuTarget(isa or host_isa(), _workers(threads))
+    with trace.stage("import"):
+        imported = import_network(model, shapes=shapes, values=values, trace=trace)
+    return build_plan(imported.graph, imported.profiles, config, cpu, trace)
+
+
+def _workers(threads: object) -> int:
+    if threads is None or (isinstance(threads, int) and threads == 0):
+        return available_threads()
+    if not isinstance(threads, int):
+        raise ConfigError(f"threads={threads!r} is not a whole number; leave it out to use all")
+    return threads
+
+
+def available_threads() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
