@@ -1,0 +1,1 @@
+"""The command line: `braze exec`, `build`, `inspect`, `check`, `compare`, `stages`."""

@@ -1,0 +1,104 @@
+"""`braze check`: before a build, what of a model runs, in which precision, and what cannot."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+
+from braze.cli.options import add_build_arguments, build_keywords
+from braze.cli.report import section
+from braze.codegen.cpu import backend
+from braze.core.config import BuildConfig
+from braze.core.errors import ProfileError
+from braze.core.target import CpuTarget
+from braze.core.trace import Trace
+from braze.frontend.onnx.findings import Finding
+from braze.frontend.onnx.importer import check_model, import_network
+from braze.fusion.lower import Lowerer
+from braze.fusion.partition import lower_nodes, partition
+from braze.fusion.region import Region
+from braze.passes.base import PassContext
+from braze.passes.pipeline import run_pipeline
+from braze.runtime.native import host_isa
+
+HELP = "tell which parts of an ONNX model run, in which precision, and what cannot and why"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare MODEL and the build options."""
+    parser.add_argument("model", metavar="MODEL", help="ONNX file")
+    add_build_arguments(parser)
+    parser.add_argument("--verbose", "-v", action="store_true", help="list every kernel")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report. Exit code 0 when the model can be built, 1 when it cannot."""
+    keywords = build_keywords(args)
+    findings = check_model(args.model, keywords["shapes"], keywords["values"])
+    print("\n".join([section("Ops"), *op_lines(findings)]))
+    problems = list(dict.fromkeys(f.reason for f in findings if not f.supported))
+    if problems:
+        print(section("What does not run"))
+        print("\n".join(f"- {p}" for p in problems))
+        print(f"\nThis model cannot be built: {len(problems)} problem(s)")
+        return 1
+    try:
+        lines = kernel_lines(args, keywords)
+    except ProfileError as e:
+        print(f"\nEvery op runs. Kernels are not listed: {e}")
+        return 0
+    print("\n".join([section("Kernels"), *lines]))
+    print("\nThis model can be built")
+    return 0
+
+
+def op_lines(findings: Sequence[Finding]) -> list[str]:
+    """One line an op type: how many nodes, and how many of them do not run."""
+    total: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for f in findings:
+        if f.op_type:
+            name = f"{f.domain}.{f.op_type}" if f.domain else f.op_type
+            total[name] += 1
+            refused[name] += not f.supported
+    return [
+        f"{name:<28} {count:>5}  {'runs' if not refused[name] else f'{refused[name]} cannot run'}"
+        for name, count in sorted(total.items())
+    ]
+
+
+def kernel_lines(args: argparse.Namespace, keywords: dict[str, object]) -> list[str]:
+    """How the model becomes kernels: by precision and template, each kernel when verbose.
+
+    Nothing is compiled. Raises ProfileError when dynamic inputs have no shapes.
+    """
+    shapes, values = keywords["shapes"], keywords["values"]
+    imported = import_network(args.model, shapes=shapes, values=values)  # type: ignore[arg-type]
+    target = CpuTarget(args.isa or host_isa(), args.threads or 1)
+    config = BuildConfig(optimization_level=args.builderOptimizationLevel)
+    trace = Trace()
+    graph = run_pipeline(imported.graph, PassContext(config, target, trace))
+    lowered = lower_nodes(graph)
+    parts = partition(graph, lowered, trace, fuse=config.optimization_level > 0)
+    lower = Lowerer(graph, lowered, parts)
+    kinds: Counter[tuple[str, str]] = Counter()
+    lines = []
+    for region in parts.regions:
+        template = first_template(lower, region, target, config.optimization_level)
+        kinds[(region.root.dtype.name, template)] += 1
+        if args.verbose:
+            lines.append(f"  {region.root.dtype} {template}: {region.label}")
+    summary = [f"{n:>5} {dtype:<10} {template}" for (dtype, template), n in sorted(kinds.items())]
+    return summary + lines
+
+
+def first_template(lower: Lowerer, region: Region, target: CpuTarget, level: int) -> str:
+    """The template a region gets without measuring, "none" when it has no code at all."""
+    for fallback in (False, True):
+        lowered = lower(region, fallback=fallback)
+        if lowered is not None:
+            tactics = backend.tactics(lowered.kernel, target, level)
+            if tactics:
+                return str(tactics[0].template)
+    return "none"

@@ -1,0 +1,102 @@
+"""Inputs for a run: from files, from the content an engine is fixed to, or random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from braze.cli.layers import profile_shapes
+from braze.cli.report import shape_string
+from braze.cli.shapes import Shape, expand_names
+from braze.core.dtypes import BF16, BOOL, DType
+from braze.core.errors import BindingError, ShapeError
+from braze.engine.plan import Binding, Plan
+
+Array = np.ndarray[Any, Any]
+# 0 and 1 are valid as indexes and masks nearly anywhere
+SAFE_INTEGERS = 2
+
+
+def run_shapes(plan: Plan, given: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Shapes of one run: those given (names may be patterns), else the first profile's opt."""
+    shapes = profile_shapes(plan, 0, "opt")
+    shapes.update(expand_names(given, [b.name for b in plan.inputs], "--shapes"))
+    return shapes
+
+
+def make_feed(
+    plan: Plan,
+    shapes: Mapping[str, Shape],
+    files: Mapping[str, str],
+    seed: int = 0,
+    integers: int = SAFE_INTEGERS,
+) -> dict[str, Array]:
+    """An array per input; random integers are below `integers`.
+
+    Raises BindingError for a file that names no input.
+    """
+    unknown = set(files) - {b.name for b in plan.inputs}
+    if unknown:
+        names = ", ".join(b.name for b in plan.inputs)
+        raise BindingError(f"--loadInputs names {sorted(unknown)[0]!r}; the inputs are {names}")
+    rng = np.random.default_rng(seed)
+    return {
+        b.name: _input(b, shapes[b.name], files.get(b.name), rng, integers) for b in plan.inputs
+    }
+
+
+def input_lines(
+    plan: Plan, feed: Mapping[str, Array], files: Mapping[str, str], integers: int = SAFE_INTEGERS
+) -> list[str]:
+    """One line an input: its shape, type and where its content comes from."""
+    lines = []
+    for b in plan.inputs:
+        source = "fixed" if b.value else f"random 0..{integers - 1}" if b.dtype.is_int else "random"
+        what = f"{shape_string(feed[b.name].shape)} {b.dtype}"
+        lines.append(f"Input {b.name}: {what} ({files.get(b.name, source)})")
+    return lines
+
+
+def _input(
+    binding: Binding, shape: Shape, file: str | None, rng: np.random.Generator, integers: int
+) -> Array:
+    if file is not None:
+        return load_array(Path(file), binding.dtype, shape)
+    if binding.value:
+        return np.array(binding.value, binding.dtype.numpy).reshape(shape)
+    return random_array(binding.dtype, shape, rng, integers)
+
+
+def load_array(path: Path, dtype: DType, shape: Shape) -> Array:
+    """A .npy file as it is, or raw bytes in native order that must fill `shape` exactly."""
+    if path.suffix == ".npy":
+        try:
+            return np.asarray(np.load(path, allow_pickle=False))
+        except ValueError as e:
+            raise BindingError(f"{path} is not a readable .npy file ({e})") from None
+    data = path.read_bytes()
+    need = math.prod(shape) * dtype.itemsize
+    if len(data) != need:
+        raise ShapeError(
+            f"{path} holds {len(data)} bytes, but {dtype} of shape {shape} needs {need}; "
+            f"give the right --shapes"
+        )
+    return np.frombuffer(data, dtype.numpy).reshape(shape)
+
+
+def random_array(
+    dtype: DType, shape: Shape, rng: np.random.Generator, integers: int = SAFE_INTEGERS
+) -> Array:
+    """Normal floats, and integers from 0 to `integers` - 1."""
+    if dtype is BF16:
+        bits = rng.standard_normal(shape).astype(np.float32).view(np.uint32)
+        return np.asarray(bits >> 16, np.uint16)
+    if dtype is BOOL:
+        return rng.random(shape) < 0.5
+    if dtype.is_float:
+        return np.asarray(rng.standard_normal(shape), dtype.numpy)
+    return np.asarray(rng.integers(0, integers, shape), dtype.numpy)

@@ -1,0 +1,114 @@
+"""What an engine holds, as plain data: bindings, profiles, layers. Read from its Plan only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from braze.core.dims import evaluate
+from braze.engine.plan import Binding, Plan
+from braze.runtime.report import shape_text, size_dims
+
+CORNERS = ("min", "opt", "max")
+
+
+def profile_shapes(plan: Plan, profile: int, which: str) -> dict[str, tuple[int, ...]]:
+    """Input shapes at the "min", "opt" or "max" corner of a profile."""
+    env: Mapping[str, int] = {}
+    if plan.profiles:
+        ranges = plan.profiles[profile].ranges
+        corner = CORNERS.index(which)
+        env = {name: r[corner] for name, r in zip(plan.symbols, ranges, strict=True)}
+    dims = size_dims(plan)
+    return {b.name: tuple(evaluate(dims[i], env) for i in b.shape) for b in plan.inputs}
+
+
+def binding_shape(plan: Plan, binding: Binding) -> str:
+    """A binding's shape with its symbols, e.g. `nx3x224x224`."""
+    parts = [str(d) for d in shape_text(plan, binding.shape)]
+    return "x".join(f"({p})" if " " in p else p for p in parts) or "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSize:
+    """Bytes an engine needs: code, weights, and the arena of its largest profile."""
+
+    code: int
+    weights: int
+    arena: int
+    lower_bound: int
+
+
+def engine_size(plan: Plan) -> EngineSize:
+    """Sizes of a plan; `lower_bound` is the largest live set of the same profile."""
+    largest = max(plan.profiles, key=lambda p: p.arena_bytes, default=None)
+    return EngineSize(
+        # kernels that share an object share its bytes in the file
+        code=sum(len(o) for o in {bytes(k.object_bytes) for k in plan.kernels}),
+        weights=sum(w.bytes for w in plan.weights),
+        arena=largest.arena_bytes if largest else 0,
+        lower_bound=largest.lower_bound_bytes if largest else 0,
+    )
+
+
+def describe(plan: Plan, detailed: bool = True) -> dict[str, Any]:
+    """A JSON-able description: target, bindings, profiles, layers, sizes.
+
+    `Layers` and `Bindings` are spelt as in trtexec's --exportLayerInfo, whose readers look for
+    them; layers are bare names unless `detailed`.
+    """
+    size = engine_size(plan)
+    return {
+        "Target": dict(plan.target),
+        "Threads": plan.threads,
+        "Layers": [_layer(plan, i) if detailed else s.name for i, s in enumerate(plan.steps)],
+        "Bindings": [b.name for b in (*plan.inputs, *plan.outputs)],
+        "Inputs": [_binding(plan, b) for b in plan.inputs],
+        "Outputs": [_binding(plan, b) for b in plan.outputs],
+        "Profiles": [
+            {
+                "shapes": {
+                    which: {n: list(s) for n, s in profile_shapes(plan, k, which).items()}
+                    for which in CORNERS
+                },
+                "arena_bytes": p.arena_bytes,
+                "lower_bound_bytes": p.lower_bound_bytes,
+            }
+            for k, p in enumerate(plan.profiles)
+        ],
+        "Code bytes": size.code,
+        "Weight bytes": size.weights,
+    }
+
+
+def _binding(plan: Plan, binding: Binding) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "name": binding.name,
+        "dtype": binding.dtype.name,
+        "shape": binding_shape(plan, binding),
+    }
+    if binding.value:
+        out["value"] = list(binding.value)
+    return out
+
+
+def _layer(plan: Plan, index: int) -> dict[str, Any]:
+    step = plan.steps[index]
+    kernel = plan.kernels[step.kernel]
+    return {
+        "Name": step.name,
+        "Origins": list(step.origins),
+        "TacticName": step.tactic,
+        "Kernel": kernel.entry,
+        "ISA": kernel.isa,
+        "CodeBytes": len(kernel.object_bytes),
+        "Parallel": step.parallel,
+        "Buffers": [_buffer(plan, ref.buffer) for ref in step.buffers],
+        "After": list(step.after),
+    }
+
+
+def _buffer(plan: Plan, index: int) -> str:
+    buffer = plan.buffers[index]
+    return f"{buffer.kind}:{buffer.name or index}"

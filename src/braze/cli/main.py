@@ -1,0 +1,143 @@
+"""Entry point of the `braze` command: parse, dispatch, and turn every error into one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from types import ModuleType
+from typing import Final, NoReturn
+
+import braze
+from braze.core.errors import BrazeError, ConfigError
+from braze.core.files import describe_os_error
+
+# exit codes: 0 done, 1 failed, 2 wrong usage, and as a shell reports them: 130 interrupted,
+# 141 the reader of standard output is gone
+FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+# command -> its module; imported when used, so that running an engine needs no compiler
+COMMANDS: Final = {
+    "exec": "braze.cli.execute",
+    "build": "braze.cli.build",
+    "inspect": "braze.cli.inspect_engine",
+    "check": "braze.cli.check",
+    "compare": "braze.cli.compare",
+    "stages": "braze.cli.stages",
+}
+OVERVIEW: Final = """\
+usage: braze COMMAND [OPTIONS]
+
+Compile ONNX models to engines and run them.
+
+  exec      build or load an engine, time it, and report (trtexec's options)
+  build     compile an ONNX model to an engine file
+  inspect   show the layers, tactics, memory and profiles of an engine file
+  check     tell which parts of an ONNX model run, in which precision, and what cannot and why
+  compare   compare an engine with a reference, layer by layer
+  stages    print a (small) model after every stage of its build
+
+`braze COMMAND --help` lists the options of a command; `braze --version` prints the version.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
+def make_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
+    """The parser of one command."""
+    parser = _Parser(prog=f"braze {name}", description=module.HELP, allow_abbrev=False)
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run, command=name)
+    return parser
+
+
+def import_command(arguments: Sequence[str]) -> ModuleType | None:
+    """The module of the command that `arguments` begin with; None when they name no command."""
+    if not arguments or arguments[0] not in COMMANDS:
+        return None
+    return import_module(COMMANDS[arguments[0]])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(arguments)
+        print(end="", flush=True)  # a reader that is gone shows here, not while Python ends
+    except KeyboardInterrupt:
+        print(" ".join(["braze", *arguments[:1]]) + ": interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader of our output is gone: nothing to tell, and nobody to tell it to
+        _discard_output()
+        return BROKEN_PIPE
+    except OSError as e:
+        _discard_output()
+        print(f"braze: standard output: {describe_os_error(e)}", file=sys.stderr)
+        return FAILED
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    try:
+        module = import_command(arguments)
+        if module is None:
+            return _no_command(arguments)
+        name = arguments[0]
+        parser = make_parser(name, module)
+        args, unknown = parser.parse_known_args(arguments[1:])
+        if unknown and name != "exec":  # exec knows why it lacks some of trtexec's options
+            parser.error(f"unknown argument {unknown[0]!r}")
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else FAILED
+    args.command_line = ["braze", *arguments]
+    args.unknown = unknown
+    return _guarded(args)
+
+
+def _discard_output() -> None:
+    """What is left in the buffer goes nowhere, so that Python can end without another error."""
+    with suppress(OSError, ValueError):  # streams that are no files of the system
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _no_command(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(OVERVIEW, end="")
+        return 0
+    if arguments and arguments[0] == "--version":
+        print(f"braze {braze.__version__}")
+        return 0
+    what = f"unknown command {arguments[0]!r}" if arguments else "no command given"
+    print(f"braze: {what}; use one of {', '.join(COMMANDS)} (see `braze --help`)", file=sys.stderr)
+    return USAGE
+
+
+def _guarded(args: argparse.Namespace) -> int:
+    try:
+        return int(args.run(args))
+    except ConfigError as e:
+        code, sentence = USAGE, str(e)
+    except BrazeError as e:
+        code, sentence = FAILED, str(e)
+    except MemoryError:
+        code, sentence = FAILED, "out of memory; use smaller maximum shapes or fewer streams"
+    except BrokenPipeError:
+        raise
+    except OSError as e:
+        code, sentence = FAILED, f"{e.filename or 'file'}: {describe_os_error(e)}"
+    except Exception as e:
+        code = FAILED
+        sentence = f"internal error ({type(e).__name__}: {e}); run with --verbose and report it"
+    if getattr(args, "verbose", False):
+        traceback.print_exc()
+    print(f"braze {args.command}: {' '.join(sentence.split())}", file=sys.stderr)
+    return code

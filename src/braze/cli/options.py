@@ -1,0 +1,323 @@
+"""The options of `braze exec`: trtexec's names, parsed into one frozen record."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from braze.cli.shapes import Shape, parse_pairs, parse_shapes, parse_values, profile_ranges
+from braze.core.config import ShapeRange
+from braze.core.errors import ConfigError
+
+# trtexec options braze refuses because ignoring them would change what is built or measured
+_PRECISION_LATER: Final = "only fp32 engines are built so far; leave the option out"
+REFUSED: Final = {
+    "--fp16": _PRECISION_LATER,
+    "--bf16": _PRECISION_LATER,
+    "--int8": _PRECISION_LATER,
+    "--fp8": _PRECISION_LATER,
+    "--int4": _PRECISION_LATER,
+    "--best": _PRECISION_LATER,
+    "--calib": _PRECISION_LATER,
+    "--precisionConstraints": _PRECISION_LATER,
+    "--layerPrecisions": _PRECISION_LATER,
+    "--layerOutputTypes": _PRECISION_LATER,
+    "--sparsity": "sparse kernels do not exist in braze; leave the option out",
+    "--refit": "engines cannot be refitted yet; build again with the new weights",
+    "--stripWeights": "engines always hold their weights; leave the option out",
+    "--deploy": "Caffe models are not read; convert the model to ONNX",
+    "--model": "Caffe models are not read; convert the model to ONNX",
+    "--uff": "UFF models are not read; convert the model to ONNX",
+    "--useDLACore": "there is no DLA backend; leave the option out",
+    "--device": "only the CPU is a target so far; leave the option out",
+    "--plugins": "plugins are not loaded; the ops braze runs are listed by `braze check`",
+    "--staticPlugins": "plugins are not loaded; the ops braze runs are listed by `braze check`",
+    "--dynamicPlugins": "plugins are not loaded; the ops braze runs are listed by `braze check`",
+    "--inputIOFormats": "inputs are dense row-major arrays; leave the option out",
+    "--outputIOFormats": "outputs are dense row-major arrays; leave the option out",
+    "--batch": "implicit batch does not exist in ONNX; give the batch in --shapes",
+    "--maxBatch": "implicit batch does not exist in ONNX; give the batch in --maxShapes",
+}
+# trtexec options about GPUs that have nothing to act on: accepted, with a note in the report
+WITHOUT_EFFECT: Final = (
+    "--noTF32",
+    "--stronglyTyped",
+    "--explicitBatch",
+    "--useSpinWait",
+    "--noSpinWait",
+    "--useCudaGraph",
+    "--noCudaGraph",
+    "--exposeDMA",
+    "--noDataTransfers",
+    "--useManagedMemory",
+    "--separateProfileRun",
+)
+VERBOSITIES: Final = ("layer_names_only", "detailed", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecOptions:
+    """Everything `braze exec` was asked for; file names are as the user gave them.
+
+    build: keyword arguments for `braze.build`; shapes: those of the run, names may be patterns.
+    """
+
+    onnx: str = ""
+    load_engine: str = ""
+    save_engine: str = ""
+    build: dict[str, Any] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    load_inputs: dict[str, str] = field(default_factory=dict)
+    skip_inference: bool = False
+    iterations: int = 10
+    duration_s: float = 3.0
+    warmup_ms: float = 200.0
+    idle_ms: float = 0.0
+    streams: int = 1
+    average_runs: int = 10
+    percentiles: tuple[float, ...] = (90.0, 95.0, 99.0)
+    dump_output: bool = False
+    dump_profile: bool = False
+    dump_layers: bool = False
+    dump_profiles: bool = False
+    export_times: str = ""
+    export_output: str = ""
+    export_profile: str = ""
+    export_layers: str = ""
+    verbosity: str = "layer_names_only"
+    verbose: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The files this command is to write."""
+        files = (self.save_engine, self.export_times, self.export_output, self.export_profile,
+                 self.export_layers)  # fmt: skip
+        return tuple(f for f in files if f)
+
+
+def file_name(text: str) -> str:
+    """The value of an option that names a file; an empty one is wrong usage."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of a file is empty")
+    return text
+
+
+class ProfileEvents(argparse.Action):
+    """Keeps --profile and --min/opt/maxShapes in the order they were given."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        events = [*(getattr(namespace, self.dest, None) or []), (option_string, values)]
+        setattr(namespace, self.dest, events)
+
+
+def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options on `parser`, in trtexec's groups."""
+    _add_model_arguments(parser.add_argument_group("model and engine"))
+    _add_inference_arguments(parser.add_argument_group("inference"))
+    _add_report_arguments(parser.add_argument_group("report"))
+    ignored = parser.add_argument_group("accepted without effect on a CPU")
+    for name in WITHOUT_EFFECT:
+        ignored.add_argument(name, action="append_const", const=name, dest="ignored",
+                             help=argparse.SUPPRESS)  # fmt: skip
+    ignored.description = ", ".join(WITHOUT_EFFECT)
+
+
+def _add_model_arguments(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--onnx", type=file_name, metavar="FILE", help="ONNX model to build an engine from")
+    add("--loadEngine", type=file_name, metavar="FILE",
+        help="run this engine instead of building one")  # fmt: skip
+    add("--saveEngine", type=file_name, metavar="FILE", help="write the built engine here")
+    add_build_arguments(group)
+    add("--skipInference", "--buildOnly", action="store_true", help="build or load, then stop")
+
+
+def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
+    """Declare what every command that builds takes: profiles, values, threads, level, cache."""
+    add = group.add_argument
+    for which in ("min", "opt", "max"):
+        add(f"--{which}Shapes", metavar="SPEC", action=ProfileEvents, dest="profile_events",
+            help=f"{which} shapes of the profile, e.g. x:1x3x224x224,y:scalar")  # fmt: skip
+    add("--profile", metavar="K", action=ProfileEvents, dest="profile_events",
+        help="the shape options that follow belong to profile K")  # fmt: skip
+    add("--shapes", metavar="SPEC",
+        help="input shapes of the run; also of the build where no profile is given")  # fmt: skip
+    add("--values", metavar="SPEC",
+        help="fix small inputs to a content known at build time, e.g. sizes:1x3x64x64")  # fmt: skip
+    add("--threads", type=int, metavar="N",
+        help="worker threads of a run (0, the default: all processors)")  # fmt: skip
+    add("--isa", metavar="NAME", help="instruction set to generate (this machine's by default)")
+    add("--builderOptimizationLevel", type=int, default=3, metavar="0..5",
+        help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
+    add("--timingCacheFile", type=file_name, metavar="FILE",
+        help="timing cache to read and extend")  # fmt: skip
+    add("--markDebug", metavar="NAMES", help="intermediate tensors to keep readable, by name")
+
+
+def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments of `braze.build` from what `add_build_arguments` declared."""
+    profiles = parse_profiles(args.profile_events or [])
+    shapes: dict[str, Any] | None = None
+    if profiles:
+        shapes = {name: [p[name] for p in profiles] for name in profiles[0]}
+    elif args.shapes:
+        shapes = dict(parse_shapes(args.shapes, "--shapes"))
+    return {
+        "threads": args.threads,
+        "isa": args.isa,
+        "shapes": shapes,
+        "values": _build_values(args),
+        "optimization_level": args.builderOptimizationLevel,
+        "timing_cache": args.timingCacheFile,
+        "debug": tuple(args.markDebug.split(",")) if args.markDebug else (),
+    }
+
+
+def _add_inference_arguments(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--loadInputs", metavar="SPEC", help="input contents: x:file.npy or raw bytes x:file.bin")
+    add("--iterations", type=int, default=10, metavar="N", help="at least N runs (10)")
+    add("--duration", type=float, default=3.0, metavar="S", help="at least S seconds (3)")
+    add("--warmUp", type=float, default=200.0, metavar="MS", help="uncounted runs first (200 ms)")
+    add("--idleTime", type=float, default=0.0, metavar="MS", help="pause between runs")
+    add("--infStreams", "--streams", type=int, default=1, metavar="N",
+        help="N callers at a time, each with its own context")  # fmt: skip
+
+
+def _add_report_arguments(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--avgRuns", type=int, default=10, metavar="N", help="average the trace over N runs (10)")
+    add("--percentile", default="90,95,99", metavar="P,..", help="percentiles (90,95,99)")
+    add("--profilingVerbosity", choices=VERBOSITIES, default="layer_names_only",
+        help="how much the layer reports tell")  # fmt: skip
+    add("--dumpOutput", action="store_true", help="print the outputs of the last run")
+    add("--dumpProfile", action="store_true", help="print the time of every layer")
+    add("--dumpLayerInfo", action="store_true", help="print the layers of the engine")
+    add("--dumpOptimizationProfile", action="store_true", help="print min, opt and max shapes")
+    for what in ("Times", "Output", "Profile", "LayerInfo"):
+        add(f"--export{what}", type=file_name, metavar="FILE",
+            help=f"write {what.lower()} as JSON")  # fmt: skip
+    add("--verbose", "-v", action="store_true", help="also print decisions and tracebacks")
+
+
+def _build_values(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Contents as nested lists; a list of numbers unless --shapes gives the input a shape."""
+    if not args.values:
+        return None
+    shapes = parse_shapes(args.shapes, "--shapes") if args.shapes else {}
+    out: dict[str, Any] = {}
+    for name, numbers in parse_values(args.values, "--values").items():
+        shape = shapes.get(name, (len(numbers),))
+        if math.prod(shape) != len(numbers):
+            raise ConfigError(f"--values: {name!r} has {len(numbers)} numbers for shape {shape}")
+        out[name] = np.array(numbers, dtype=object).reshape(shape).tolist()
+    return out
+
+
+def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOptions:
+    """The checked options; raises ConfigError for contradictions and options braze has not."""
+    _refuse(unknown)
+    if bool(args.onnx) == bool(args.loadEngine):
+        raise ConfigError("give either --onnx=FILE to build an engine or --loadEngine=FILE")
+    if args.loadEngine and (args.saveEngine or args.profile_events or args.values):
+        raise ConfigError(
+            "--saveEngine, --values and the min/opt/max shapes belong to a build; "
+            "leave them out with --loadEngine and give --shapes"
+        )
+    _check_numbers(args)
+    return ExecOptions(
+        onnx=args.onnx or "",
+        load_engine=args.loadEngine or "",
+        save_engine=args.saveEngine or "",
+        build=build_keywords(args),
+        shapes=parse_shapes(args.shapes, "--shapes") if args.shapes else {},
+        load_inputs=parse_pairs(args.loadInputs, "--loadInputs") if args.loadInputs else {},
+        skip_inference=args.skipInference,
+        iterations=args.iterations,
+        duration_s=args.duration,
+        warmup_ms=args.warmUp,
+        idle_ms=args.idleTime,
+        streams=args.infStreams,
+        average_runs=args.avgRuns,
+        percentiles=_parse_percentiles(args.percentile),
+        dump_output=args.dumpOutput,
+        dump_profile=args.dumpProfile,
+        dump_layers=args.dumpLayerInfo,
+        dump_profiles=args.dumpOptimizationProfile,
+        export_times=args.exportTimes or "",
+        export_output=args.exportOutput or "",
+        export_profile=args.exportProfile or "",
+        export_layers=args.exportLayerInfo or "",
+        verbosity=args.profilingVerbosity,
+        verbose=args.verbose,
+        notes=tuple(f"{n} has no effect on a CPU" for n in args.ignored or ()),
+    )
+
+
+def _refuse(unknown: Sequence[str]) -> None:
+    for argument in unknown:
+        name = argument.split("=", 1)[0]
+        if name in REFUSED:
+            raise ConfigError(f"{name}: {REFUSED[name]}")
+    if unknown:
+        raise ConfigError(f"unknown option {unknown[0]!r}; `braze exec --help` lists the options")
+
+
+def _check_numbers(args: argparse.Namespace) -> None:
+    for name, value, least in (
+        ("--iterations", args.iterations, 1),
+        ("--duration", args.duration, 0),
+        ("--warmUp", args.warmUp, 0),
+        ("--idleTime", args.idleTime, 0),
+        ("--infStreams", args.infStreams, 1),
+        ("--avgRuns", args.avgRuns, 1),
+    ):
+        if not least <= value < float("inf"):
+            raise ConfigError(f"{name}={value} must be a finite number, {least} or more")
+
+
+def _parse_percentiles(text: str) -> tuple[float, ...]:
+    try:
+        out = tuple(float(p) for p in text.split(","))
+    except ValueError:
+        out = ()
+    if not out or not all(0 <= p <= 100 for p in out):
+        raise ConfigError(f"--percentile={text} is not a list of numbers from 0 to 100")
+    return out
+
+
+def parse_profiles(events: Sequence[tuple[str, str]]) -> tuple[dict[str, ShapeRange], ...]:
+    """Group --profile/--minShapes/--optShapes/--maxShapes in command-line order into profiles."""
+    groups: dict[int, dict[str, dict[str, Shape]]] = {}
+    current = 0
+    for option, text in events:
+        if option == "--profile":
+            if not text.isdigit():
+                raise ConfigError(f"--profile={text} is not the number of a profile")
+            current = int(text)
+            continue
+        group = groups.setdefault(current, {})
+        if option in group:
+            raise ConfigError(f"{option} is given twice for profile {current}")
+        group[option] = parse_shapes(text, option)
+    if sorted(groups) != list(range(len(groups))):
+        raise ConfigError("profiles must be numbered 0, 1, 2, … without gaps")
+    profiles = tuple(
+        profile_ranges(g.get("--minShapes", {}), g.get("--optShapes", {}), g.get("--maxShapes", {}))
+        for _, g in sorted(groups.items())
+    )
+    if any(set(p) != set(profiles[0]) for p in profiles):
+        raise ConfigError("every profile must give shapes for the same inputs")
+    return profiles

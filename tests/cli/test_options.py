@@ -1,0 +1,97 @@
+"""Options of `braze exec`: what is understood, what is refused and how."""
+
+from __future__ import annotations
+
+import pytest
+
+from braze.cli import execute
+from braze.cli.main import make_parser
+from braze.cli.options import REFUSED, ExecOptions, exec_options
+from braze.core.errors import ConfigError
+
+
+def parse(*arguments: str) -> ExecOptions:
+    args, unknown = make_parser("exec", execute).parse_known_args(arguments)
+    return exec_options(args, unknown)
+
+
+def test_defaults_are_those_of_trtexec() -> None:
+    o = parse("--onnx=m.onnx")
+    assert (o.iterations, o.duration_s, o.warmup_ms, o.average_runs) == (10, 3.0, 200.0, 10)
+    assert o.percentiles == (90.0, 95.0, 99.0)
+    assert o.build["optimization_level"] == 3
+    assert o.build["shapes"] is None
+
+
+def test_profile_shapes() -> None:
+    o = parse("--onnx=m", "--minShapes=x:1x8", "--optShapes=x:2x8", "--maxShapes=x:4x8")
+    assert o.build["shapes"] == {"x": [((1, 8), (2, 8), (4, 8))]}
+
+
+def test_several_profiles_in_order() -> None:
+    o = parse(
+        "--onnx=m", "--profile=0", "--optShapes=x:1", "--profile=1", "--minShapes=x:2",
+        "--maxShapes=x:9",
+    )  # fmt: skip
+    assert o.build["shapes"] == {"x": [((1,), (1,), (1,)), ((2,), (9,), (9,))]}
+
+
+def test_run_shapes_build_where_no_profile_is_given() -> None:
+    assert parse("--onnx=m", "--shapes=x:1x3").build["shapes"] == {"x": (1, 3)}
+    o = parse("--onnx=m", "--shapes=x:2", "--optShapes=x:1")
+    assert o.build["shapes"] == {"x": [((1,), (1,), (1,))]}
+    assert o.shapes == {"x": (2,)}
+
+
+def test_values_take_the_shape_given_for_them() -> None:
+    assert parse("--onnx=m", "--values=a:1x2").build["values"] == {"a": [1, 2]}
+    o = parse("--onnx=m", "--shapes=f:scalar,g:1x2", "--values=f:2.5,g:3x4")
+    assert o.build["values"] == {"f": 2.5, "g": [[3, 4]]}
+    with pytest.raises(ConfigError, match="2 numbers"):
+        parse("--onnx=m", "--shapes=f:scalar", "--values=f:1x2")
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_options_braze_lacks_are_refused_with_a_reason(name: str) -> None:
+    with pytest.raises(ConfigError) as e:
+        parse("--onnx=m", f"{name}=1")
+    assert str(e.value) == f"{name}: {REFUSED[name]}"
+
+
+def test_gpu_options_are_noted() -> None:
+    o = parse("--onnx=m", "--useCudaGraph", "--noTF32")
+    assert o.notes == (
+        "--useCudaGraph has no effect on a CPU",
+        "--noTF32 has no effect on a CPU",
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--onnx=m", "--loadEngine=e"],
+        ["--loadEngine=e", "--saveEngine=f"],
+        ["--loadEngine=e", "--minShapes=x:1"],
+        ["--onnx=m", "--madeUp"],
+        ["--onnx=m", "--iterations=0"],
+        ["--onnx=m", "--duration=-1"],
+        ["--onnx=m", "--duration=nan"],
+        ["--onnx=m", "--duration=inf"],
+        ["--onnx=m", "--percentile=101"],
+        ["--onnx=m", "--percentile=a"],
+        ["--onnx=m", "--infStreams=0"],
+        ["--onnx=m", "--profile=1", "--optShapes=x:1"],
+        ["--onnx=m", "--profile=one", "--optShapes=x:1"],
+        ["--onnx=m", "--optShapes=x:1", "--optShapes=x:2"],
+        ["--onnx=m", "--optShapes=x:1", "--profile=1", "--optShapes=y:2"],
+    ],
+)
+def test_contradictions_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        parse(*arguments)
+
+
+def test_options_are_not_abbreviated() -> None:
+    with pytest.raises(ConfigError, match="--iter"):
+        parse("--onnx=m", "--iter=5")
