@@ -24,15 +24,17 @@ from tests.models.networks import (
 )
 
 Array = np.ndarray[Any, Any]
-# The bound real networks must keep against float64. Both sides are fp32 and sum in another order;
-# ppocrv4_rec multiplies rounding errors at the first column of a line about fiftyfold.
-TOLERANCE = 1e-4
+# both sides are fp32; they sum in different orders through some hundred layers
+TOLERANCE = 5e-5
+# ppocrv4_rec multiplies rounding errors at the first column of a line about fiftyfold: unoptimised
+# and optimised each stay within 1e-4 of float64 (tests/models), and are 6.2e-5 from each other
+OPTIMISED_TOLERANCE = {"ppocrv4_rec": 1e-4}
 
 
-def assert_close(got: dict[str, Array], want: dict[str, Array]) -> None:
+def assert_close(got: dict[str, Array], want: dict[str, Array], tolerance: float) -> None:
     """Equal to rounding."""
     errors = {n: compare_arrays(n, got[n], want[n]).error for n in want}
-    assert max(errors.values()) <= TOLERANCE, errors
+    assert max(errors.values()) <= tolerance, errors
 
 
 def assert_same_bits(got: dict[str, Array], want: dict[str, Array]) -> None:
@@ -45,13 +47,14 @@ def assert_same_bits(got: dict[str, Array], want: dict[str, Array]) -> None:
 @pytest.mark.parametrize("name", network_params())
 def test_optimised_equals_unoptimised(name: str) -> None:
     feed = real_feed(name)
-    assert_close(static_engine(name)(feed), static_engine(name, level=0)(feed))
+    tolerance = OPTIMISED_TOLERANCE.get(name, TOLERANCE)
+    assert_close(static_engine(name)(feed), static_engine(name, level=0)(feed), tolerance)
 
 
 @pytest.mark.parametrize("name", network_params())
 def test_static_equals_dynamic(name: str) -> None:
     feed = real_feed(name)
-    assert_close(dynamic_engine(name)(feed), static_engine(name)(feed))
+    assert_close(dynamic_engine(name)(feed), static_engine(name)(feed), TOLERANCE)
 
 
 @pytest.mark.parametrize("name", network_params("swift_f0"))  # its batch is 1
@@ -81,7 +84,7 @@ def test_an_extra_output_changes_nothing(name: str) -> None:
     # what is watched inside a pattern (a convolution before its normalization, say) keeps its own
     # value, so the pattern is not folded and the outputs may differ in rounding
     got = braze.build(watched, shapes=shapes, threads=3, optimization_level=LEVEL)(feed)
-    assert_close(got, static_engine(name)(feed))
+    assert_close(got, static_engine(name)(feed), TOLERANCE)
 
 
 @pytest.mark.parametrize("name", network_params())
