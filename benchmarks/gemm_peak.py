@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor, pack_anchor
-from braze.codegen.cpu.function import KernelFunction
-from braze.codegen.cpu.gemm_tile import TileShape, has_fma, multiply_add
+from braze.codegen.cpu.llvm.function import KernelFunction
+from braze.codegen.cpu.product.register_tile import TileShape, has_fma, multiply_add
 from braze.core.dims import evaluate
 from braze.core.dtypes import F32
 from braze.core.target import CpuTarget

@@ -16,7 +16,7 @@ from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Node, Value
 from braze.ir.text import print_graph
-from braze.ops.shape import Reshape
+from braze.ops.move.shape import Reshape
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
 from braze.planning.assemble import Launch, Ranges, assemble

@@ -9,7 +9,7 @@ from braze.core.dtypes import F32, I64
 from braze.core.errors import ModelError
 from braze.expr.scalar import binary, const, dim, load
 from braze.expr.text import expr_text, kernel_text, parse_expr, parse_kernel
-from tests.codegen.kernels import Case, cases, dequantize, keep_positive, softmax
+from tests.codegen.loops.kernels import Case, cases, dequantize, keep_positive, softmax
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)

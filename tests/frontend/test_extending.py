@@ -16,7 +16,7 @@ from onnx import helper
 import braze
 from braze.core.errors import DTypeError
 from braze.ops import activation_import, catalog
-from braze.passes.canonicalize import canonicalize
+from braze.passes.rules.canonicalize import canonicalize
 from tests.frontend.onnx_models import FLOAT, INT64, info, model
 from tests.passes.rule_checks import Net, apply, ops, refusals
 
@@ -107,6 +107,6 @@ def test_the_rule_applies_only_where_it_may(load: Any) -> None:
 
 
 def test_the_pass_line_is_that_of_canonicalize_with_one_rule_more() -> None:
-    line = block("src/braze/passes/canonicalize.py").splitlines()[1]
+    line = block("src/braze/passes/rules/canonicalize.py").splitlines()[1]
     source = Path(canonicalize.__code__.co_filename).read_text(encoding="utf-8")
     assert line.replace(", RemoveExpOfLog()", "") in source

@@ -14,7 +14,7 @@ import pytest
 from braze.core.errors import UnsupportedOpError
 from braze.frontend.onnx.importer import import_network
 from braze.ir.verify import verify
-from braze.ops.shape import Shape
+from braze.ops.move.shape import Shape
 
 # input -> (min, max) shape
 DYNAMIC = {

@@ -16,16 +16,16 @@ from braze.fusion.lower import Lowerer
 from braze.fusion.partition import lower_nodes, partition
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
-from braze.ops.activation import Gelu, Relu, Sigmoid
-from braze.ops.concat_split import Concat
-from braze.ops.elementwise import Binary, Unary
 from braze.ops.evaluator import evaluate
-from braze.ops.gather import Gather
-from braze.ops.matmul import MatMul
-from braze.ops.reduce import Reduce
-from braze.ops.shape import Expand, Reshape, Transpose
-from braze.ops.slice_pad import Pad, Slice
-from braze.ops.softmax import Softmax
+from braze.ops.index.gather import Gather
+from braze.ops.move.concat_split import Concat
+from braze.ops.move.shape import Expand, Reshape, Transpose
+from braze.ops.move.slice_pad import Pad, Slice
+from braze.ops.pointwise.activation import Gelu, Relu, Sigmoid
+from braze.ops.pointwise.elementwise import Binary, Unary
+from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.reduce import Reduce
+from braze.ops.reduce.softmax import Softmax
 
 # both sides compute in float32; only the order of a sum may differ
 TOLERANCE = 1e-5

@@ -12,10 +12,10 @@ from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
-from braze.ops.activation import Gelu, Relu, Sigmoid
-from braze.ops.elementwise import Binary, Unary
-from braze.ops.matmul import MatMul
-from braze.ops.shape import Reshape, Transpose
+from braze.ops.move.shape import Reshape, Transpose
+from braze.ops.pointwise.activation import Gelu, Relu, Sigmoid
+from braze.ops.pointwise.elementwise import Binary, Unary
+from braze.ops.product.matmul import MatMul
 
 
 def split(graph: Graph, **options: object) -> Partition:

@@ -11,7 +11,7 @@ from braze.ir.builder import GraphBuilder
 from braze.ir.editor import GraphEditor
 from braze.ir.graph import Graph, TensorType
 from braze.ir.verify import verify
-from braze.ops.elementwise import Binary, Unary
+from braze.ops.pointwise.elementwise import Binary, Unary
 
 
 def diamond() -> Graph:

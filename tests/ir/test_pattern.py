@@ -9,7 +9,7 @@ from braze.ir.builder import GraphBuilder
 from braze.ir.editor import GraphEditor
 from braze.ir.graph import Graph, TensorType
 from braze.ir.pattern import Const, Match, MatchFailure, Var, call, match, one_of
-from braze.ops.elementwise import Binary, Unary
+from braze.ops.pointwise.elementwise import Binary, Unary
 
 X = Var("x")
 

@@ -17,9 +17,9 @@ from braze.ir.graph import Graph, TensorType
 from braze.ir.text import parse_attribute, parse_graph, print_attribute, print_graph
 from braze.ir.verify import verify
 from braze.ir.weights import WeightStore
-from braze.ops.cast import Cast
-from braze.ops.elementwise import Binary, Unary
-from braze.ops.shape import Reshape, Transpose
+from braze.ops.move.shape import Reshape, Transpose
+from braze.ops.pointwise.cast import Cast
+from braze.ops.pointwise.elementwise import Binary, Unary
 
 OPS = {c.__name__: c for c in (Cast, Binary, Unary, Reshape, Transpose)}
 

@@ -13,7 +13,7 @@ from braze.core.errors import VerifyError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, Node, TensorType, Value
 from braze.ir.verify import verify
-from braze.ops.elementwise import Binary, Unary
+from braze.ops.pointwise.elementwise import Binary, Unary
 
 
 def chain() -> Graph:

@@ -10,8 +10,8 @@ from braze.core.dtypes import F32, DType
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
 from braze.ir.verify import verify
-from braze.ops.elementwise import Binary, Unary
 from braze.ops.evaluator import evaluate
+from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.passes.base import PassContext
 from braze.passes.rewrite import Rule, apply_rules
 

@@ -13,7 +13,7 @@ import pytest
 from braze.core.dims import sym
 from braze.core.dtypes import F16, F32, DType
 from braze.ir.graph import Value
-from braze.ops.activation import Clip, HardSigmoid, Sigmoid
+from braze.ops.pointwise.activation import Clip, HardSigmoid, Sigmoid
 from braze.passes.rules.activations import RULES
 from tests.passes.rule_checks import Net, apply, ops, refusals
 

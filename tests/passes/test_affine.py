@@ -12,14 +12,14 @@ import pytest
 from braze.core.dims import sym
 from braze.core.dtypes import F16
 from braze.ir.graph import Value
-from braze.ops.batch_norm import BatchNorm
-from braze.ops.conv import Conv
-from braze.ops.conv_transpose import ConvTranspose
 from braze.ops.evaluator import evaluate
-from braze.ops.matmul import MatMul
+from braze.ops.norm.batch_norm import BatchNorm
+from braze.ops.product.conv import Conv
+from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.product.matmul import MatMul
 from braze.passes.base import PassContext
-from braze.passes.fold_batchnorm import fold_batchnorm
 from braze.passes.rules.affine import RULES
+from braze.passes.rules.fold_batchnorm import fold_batchnorm
 from tests.passes.rule_checks import Net, apply, ops, refusals
 
 RTOL = 3e-6

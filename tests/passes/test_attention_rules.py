@@ -13,15 +13,15 @@ from braze.core.dims import sym
 from braze.core.dtypes import BOOL, F16, F32, I64
 from braze.ir.graph import Graph, Value
 from braze.ir.verify import verify
-from braze.ops.cast import Cast
-from braze.ops.compare import IsNaN, Where
 from braze.ops.evaluator import evaluate
-from braze.ops.matmul import MatMul
-from braze.ops.shape import Reshape, Transpose
-from braze.ops.slice_pad import Slice
-from braze.ops.softmax import Softmax
+from braze.ops.move.shape import Reshape, Transpose
+from braze.ops.move.slice_pad import Slice
+from braze.ops.pointwise.cast import Cast
+from braze.ops.pointwise.compare import IsNaN, Where
+from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.softmax import Softmax
 from braze.passes.base import PassContext
-from braze.passes.fuse_attention import fuse_attention
+from braze.passes.rules.fuse_attention import fuse_attention
 from tests.passes.rule_checks import Net, ops, refusals
 
 RTOL = 2e-6

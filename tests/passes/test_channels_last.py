@@ -14,26 +14,26 @@ from braze.core.dtypes import F32
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
 from braze.ir.verify import verify
-from braze.ops.activation import PRelu, Relu
-from braze.ops.channel_norm import GroupNorm, InstanceNorm
-from braze.ops.concat_split import Concat, Split
-from braze.ops.conv import Conv
-from braze.ops.conv_transpose import ConvTranspose
-from braze.ops.elementwise import Binary
 from braze.ops.evaluator import evaluate
-from braze.ops.local_norm import Lrn
-from braze.ops.matmul import MatMul
-from braze.ops.normalization import LayerNorm
-from braze.ops.pool import AveragePool, MaxPool
-from braze.ops.reduce import ArgReduce, Reduce
-from braze.ops.resize import Resize
-from braze.ops.shape import Expand, Reshape, Tile, Transpose
-from braze.ops.slice_pad import Pad, Slice
-from braze.ops.softmax import Softmax
+from braze.ops.move.concat_split import Concat, Split
+from braze.ops.move.shape import Expand, Reshape, Tile, Transpose
+from braze.ops.move.slice_pad import Pad, Slice
+from braze.ops.norm.channel_norm import GroupNorm, InstanceNorm
+from braze.ops.norm.local_norm import Lrn
+from braze.ops.norm.normalization import LayerNorm
+from braze.ops.pointwise.activation import PRelu, Relu
+from braze.ops.pointwise.elementwise import Binary
+from braze.ops.pool.pool import AveragePool, MaxPool
+from braze.ops.product.conv import Conv
+from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.reduce import ArgReduce, Reduce
+from braze.ops.reduce.softmax import Softmax
+from braze.ops.sample.resize import Resize
 from braze.passes.base import PassContext
-from braze.passes.channels_last import channels_last
-from braze.passes.simplify_shapes import simplify_shapes
-from braze.passes.sink_transposes import reshape_groups
+from braze.passes.shapes.channels_last import channels_last
+from braze.passes.shapes.simplify_shapes import simplify_shapes
+from braze.passes.shapes.sink_transposes import reshape_groups
 
 RNG = np.random.default_rng(0)
 

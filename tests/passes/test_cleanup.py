@@ -14,20 +14,20 @@ from braze.core.errors import UnsupportedOpError, VerifyError
 from braze.core.trace import Trace
 from braze.ir.graph import Graph, Node, TensorType
 from braze.ir.verify import verify
-from braze.ops.activation import Clip
 from braze.ops.base import InferContext, Op
-from braze.ops.cast import Cast
-from braze.ops.concat_split import Split
-from braze.ops.elementwise import Binary, Unary
 from braze.ops.evaluator import evaluate
-from braze.ops.gather import Gather
+from braze.ops.index.gather import Gather
 from braze.ops.lowering import Decompose, Lowering
-from braze.ops.shape import Expand, Reshape, Shape, SizeTensor, Transpose
+from braze.ops.move.concat_split import Split
+from braze.ops.move.shape import Expand, Reshape, Shape, SizeTensor, Transpose
+from braze.ops.pointwise.activation import Clip
+from braze.ops.pointwise.cast import Cast
+from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.passes.base import PassContext, run_passes
 from braze.passes.decompose import decompose
-from braze.passes.eliminate_common import eliminate_common
-from braze.passes.eliminate_dead import eliminate_dead
-from braze.passes.fold_constants import fold_constants
+from braze.passes.fold.eliminate_common import eliminate_common
+from braze.passes.fold.eliminate_dead import eliminate_dead
+from braze.passes.fold.fold_constants import fold_constants
 from tests.passes.rule_checks import Net, ops
 
 CTX = PassContext()

@@ -12,7 +12,7 @@ from braze.core.dims import sym
 from braze.core.dtypes import F16
 from braze.ir.graph import Value
 from braze.ops.evaluator import evaluate
-from braze.ops.reduce import Reduce
+from braze.ops.reduce.reduce import Reduce
 from braze.passes.base import PassContext
 from braze.passes.rewrite import apply_rules
 from braze.passes.rules.norms import RULES

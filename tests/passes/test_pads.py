@@ -11,9 +11,9 @@ import pytest
 
 from braze.core.dims import sym
 from braze.ir.graph import Value
-from braze.ops.conv import Conv
-from braze.ops.pool import AveragePool, LpPool, MaxPool
-from braze.ops.slice_pad import Pad
+from braze.ops.move.slice_pad import Pad
+from braze.ops.pool.pool import AveragePool, LpPool, MaxPool
+from braze.ops.product.conv import Conv
 from braze.passes.rules.pads import RULES
 from tests.passes.rule_checks import Net, apply, ops, refusals
 

@@ -8,13 +8,13 @@ import pytest
 from braze.core.config import BuildConfig
 from braze.core.dims import sym
 from braze.ir.graph import Graph, Value
-from braze.ops.conv import Conv
 from braze.ops.evaluator import evaluate
 from braze.ops.lowering import Decompose
-from braze.ops.matmul import MatMul
-from braze.ops.reduce import Reduce
-from braze.ops.shape import Reshape, Transpose
-from braze.ops.softmax import Softmax
+from braze.ops.move.shape import Reshape, Transpose
+from braze.ops.product.conv import Conv
+from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.reduce import Reduce
+from braze.ops.reduce.softmax import Softmax
 from braze.passes.base import PassContext
 from braze.passes.pipeline import PIPELINES, run_pipeline
 from tests.passes.rule_checks import Net, ops

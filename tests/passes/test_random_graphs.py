@@ -19,23 +19,23 @@ from braze.core.dims import sym
 from braze.core.dtypes import F32
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
-from braze.ops.activation import Clip, HardSigmoid, PRelu, Relu, Sigmoid
-from braze.ops.batch_norm import BatchNorm
-from braze.ops.channel_norm import InstanceNorm
-from braze.ops.concat_split import Concat, Split
-from braze.ops.conv import Conv
-from braze.ops.conv_transpose import ConvTranspose
-from braze.ops.elementwise import Binary, Unary
 from braze.ops.evaluator import evaluate
-from braze.ops.gather import Gather
-from braze.ops.matmul import MatMul
-from braze.ops.normalization import LayerNorm
-from braze.ops.pool import AveragePool, MaxPool
-from braze.ops.reduce import Reduce
-from braze.ops.resize import Resize
-from braze.ops.shape import Expand, Reshape, Tile, Transpose
-from braze.ops.slice_pad import Pad, Slice
-from braze.ops.softmax import Softmax
+from braze.ops.index.gather import Gather
+from braze.ops.move.concat_split import Concat, Split
+from braze.ops.move.shape import Expand, Reshape, Tile, Transpose
+from braze.ops.move.slice_pad import Pad, Slice
+from braze.ops.norm.batch_norm import BatchNorm
+from braze.ops.norm.channel_norm import InstanceNorm
+from braze.ops.norm.normalization import LayerNorm
+from braze.ops.pointwise.activation import Clip, HardSigmoid, PRelu, Relu, Sigmoid
+from braze.ops.pointwise.elementwise import Binary, Unary
+from braze.ops.pool.pool import AveragePool, MaxPool
+from braze.ops.product.conv import Conv
+from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.reduce import Reduce
+from braze.ops.reduce.softmax import Softmax
+from braze.ops.sample.resize import Resize
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
 

@@ -10,9 +10,9 @@ from braze.core.dtypes import F32, I32
 from braze.ir.graph import Value
 from braze.ir.verify import verify
 from braze.ops.evaluator import evaluate
-from braze.ops.reduce import Reduce
+from braze.ops.reduce.reduce import Reduce
 from braze.passes.base import PassContext
-from braze.passes.simplify_algebra import simplify_algebra
+from braze.passes.rules.simplify_algebra import simplify_algebra
 from tests.passes.rule_checks import Net, ops
 
 SPECIAL = np.float32(

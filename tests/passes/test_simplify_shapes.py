@@ -11,15 +11,15 @@ from braze.core.dims import sym
 from braze.core.dtypes import BF16, F16, F32, F64, I32
 from braze.ir.graph import Value
 from braze.ir.verify import verify
-from braze.ops.cast import Cast
-from braze.ops.compare import Compare
-from braze.ops.concat_split import Concat, Split
 from braze.ops.evaluator import evaluate
-from braze.ops.gather import Gather
-from braze.ops.shape import Expand, Reshape, Tile, Transpose
-from braze.ops.slice_pad import Pad, Slice
+from braze.ops.index.gather import Gather
+from braze.ops.move.concat_split import Concat, Split
+from braze.ops.move.shape import Expand, Reshape, Tile, Transpose
+from braze.ops.move.slice_pad import Pad, Slice
+from braze.ops.pointwise.cast import Cast
+from braze.ops.pointwise.compare import Compare
 from braze.passes.base import PassContext
-from braze.passes.simplify_shapes import simplify_shapes
+from braze.passes.shapes.simplify_shapes import simplify_shapes
 from tests.passes.rule_checks import Net, ops
 
 N = sym("n")

@@ -8,13 +8,13 @@ import pytest
 from braze.core.dims import sym
 from braze.ir.graph import Graph, Value
 from braze.ir.verify import verify
-from braze.ops.activation import PRelu, Relu
 from braze.ops.evaluator import evaluate
-from braze.ops.matmul import MatMul
-from braze.ops.shape import Reshape
+from braze.ops.move.shape import Reshape
+from braze.ops.pointwise.activation import PRelu, Relu
+from braze.ops.product.matmul import MatMul
 from braze.passes.base import PassContext
-from braze.passes.simplify_shapes import simplify_shapes
-from braze.passes.sink_reshapes import sink_reshapes
+from braze.passes.shapes.simplify_shapes import simplify_shapes
+from braze.passes.shapes.sink_reshapes import sink_reshapes
 from tests.passes.rule_checks import Net, ops
 
 N = sym("n")

@@ -8,13 +8,13 @@ import pytest
 from braze.core.dims import sym
 from braze.ir.graph import Graph, Value
 from braze.ir.verify import verify
-from braze.ops.attention import FusedAttention
 from braze.ops.evaluator import evaluate
-from braze.ops.matmul import MatMul
-from braze.ops.shape import Reshape
-from braze.ops.slice_pad import Slice
+from braze.ops.move.shape import Reshape
+from braze.ops.move.slice_pad import Slice
+from braze.ops.product.attention import FusedAttention
+from braze.ops.product.matmul import MatMul
 from braze.passes.base import PassContext
-from braze.passes.split_projections import split_projections
+from braze.passes.rules.split_projections import split_projections
 from tests.passes.rule_checks import Net, ops
 
 N, S, H, D = sym("n"), 3, 2, 16

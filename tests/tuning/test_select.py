@@ -18,7 +18,7 @@ from braze.fusion.lower import Lowerer
 from braze.fusion.partition import lower_nodes, partition
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType
-from braze.ops.matmul import MatMul
+from braze.ops.product.matmul import MatMul
 from braze.tuning.select import Tuner
 from braze.tuning.timing_cache import TimingCache
 

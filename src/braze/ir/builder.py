@@ -90,7 +90,7 @@ class GraphBuilder:
         """The known content of a tensor as an object array of Dims, else None.
 
         Integer tensors hold Dims, bool tensors bools; small float tensors of shape arithmetic may
-        hold floats and ratios (braze.ops.size_ratio) beside Dims.
+        hold floats and ratios (braze.ops.writing.size_ratio) beside Dims.
         """
         return None if value is None else self.known.get(value)
 

@@ -5,39 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from braze.ops import (
-    activation,
-    activation_import,
-    attention,
-    cast,
-    compare,
-    concat_split,
-    constant,
-    conv,
-    conv_transpose,
-    deform_conv,
-    depth_space,
-    einsum,
-    elementwise,
-    fourier,
-    gather,
-    grid_sample,
-    matmul,
-    normalization_import,
-    pool,
-    reduce_import,
-    resize_import,
-    roi_align,
-    scan,
-    scatter,
-    shape,
-    slice_pad,
-    softmax,
-    topk,
-    trilu,
-    unpool,
-)
 from braze.ops.base import Importer
+from braze.ops.index import gather, scatter, topk
+from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
+from braze.ops.norm import normalization_import
+from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
+from braze.ops.pool import pool, unpool
+from braze.ops.product import attention, conv, conv_transpose, deform_conv, einsum, fourier, matmul
+from braze.ops.reduce import reduce_import, scan, softmax
+from braze.ops.sample import grid_sample, resize_import, roi_align
 
 IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- elementwise, reductions, normalisations, constants ---

@@ -17,7 +17,7 @@ from braze.core.dtypes import BF16, F64, DType
 from braze.core.errors import BindingError, BrazeError, DTypeError, ExecutionError, ShapeError
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Array, Op
-from braze.ops.precision import from_bfloat16, round_to_bfloat16, to_bfloat16
+from braze.ops.writing.precision import from_bfloat16, round_to_bfloat16, to_bfloat16
 
 
 def evaluate(

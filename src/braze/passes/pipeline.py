@@ -6,19 +6,19 @@ from typing import Final
 
 from braze.ir.graph import Graph
 from braze.passes.base import Pass, PassContext, run_passes
-from braze.passes.canonicalize import canonicalize
-from braze.passes.channels_last import channels_last
 from braze.passes.decompose import decompose
-from braze.passes.eliminate_common import eliminate_common
-from braze.passes.eliminate_dead import eliminate_dead
-from braze.passes.fold_batchnorm import fold_batchnorm
-from braze.passes.fold_constants import fold_constants
-from braze.passes.fuse_attention import fuse_attention
-from braze.passes.fuse_pads import fuse_pads
-from braze.passes.simplify_algebra import simplify_algebra
-from braze.passes.simplify_shapes import simplify_shapes
-from braze.passes.sink_reshapes import sink_reshapes
-from braze.passes.split_projections import split_projections
+from braze.passes.fold.eliminate_common import eliminate_common
+from braze.passes.fold.eliminate_dead import eliminate_dead
+from braze.passes.fold.fold_constants import fold_constants
+from braze.passes.rules.canonicalize import canonicalize
+from braze.passes.rules.fold_batchnorm import fold_batchnorm
+from braze.passes.rules.fuse_attention import fuse_attention
+from braze.passes.rules.fuse_pads import fuse_pads
+from braze.passes.rules.simplify_algebra import simplify_algebra
+from braze.passes.rules.split_projections import split_projections
+from braze.passes.shapes.channels_last import channels_last
+from braze.passes.shapes.simplify_shapes import simplify_shapes
+from braze.passes.shapes.sink_reshapes import sink_reshapes
 
 # Only what code generation cannot do without.
 LEGALIZE: Final[tuple[Pass, ...]] = (eliminate_dead, decompose, eliminate_dead)

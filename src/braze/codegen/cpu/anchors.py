@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-from braze.codegen.cpu.attention import attention_tactics, compile_attention
-from braze.codegen.cpu.conv import compile_conv, conv_tactics
-from braze.codegen.cpu.conv_winograd import compile_winograd
-from braze.codegen.cpu.depthwise import compile_depthwise, depthwise_tactics, is_depthwise
-from braze.codegen.cpu.gemm import compile_matmul, matmul_tactics
+from braze.codegen.cpu.attention.template import attention_tactics, compile_attention
+from braze.codegen.cpu.conv.depthwise import compile_depthwise, depthwise_tactics, is_depthwise
+from braze.codegen.cpu.conv.template import compile_conv, conv_tactics
+from braze.codegen.cpu.conv.winograd.template import compile_winograd
 from braze.codegen.cpu.packing import pack_anchor
+from braze.codegen.cpu.product.template import compile_matmul, matmul_tactics
 from braze.core.errors import CompileError
 from braze.core.target import CpuTarget
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic

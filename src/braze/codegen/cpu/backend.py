@@ -12,7 +12,7 @@ from braze.codegen.cpu.anchors import (
     compile_anchor,
     pack_anchor,
 )
-from braze.codegen.cpu.loops import compile_loops, loop_tactics
+from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.core.target import CpuTarget
 from braze.expr.loops import LoopKernel
 from braze.expr.text import kernel_text as loops_text

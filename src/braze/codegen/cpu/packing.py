@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from braze.codegen.cpu.conv_winograd_tables import transform_weights
+from braze.codegen.cpu.conv.winograd.matrices import transform_weights
 from braze.core.errors import CompileError
 from braze.fusion.kernel import Packing
 

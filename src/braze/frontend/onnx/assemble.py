@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from braze.core.dims import DimExpr
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, Node, Value
-from braze.ops.shape import SizeTensor
+from braze.ops.move.shape import SizeTensor
 
 
 def assemble(

@@ -15,7 +15,7 @@ from braze.frontend.onnx.records import NodeRecord
 from braze.frontend.onnx.schemas import find_schema
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
-from braze.ops.shape import Reshape
+from braze.ops.move.shape import Reshape
 
 FIRST_MODERN_OPSET = 7
 _ALIGNED = {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Greater", "Less"}

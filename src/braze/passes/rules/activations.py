@@ -14,8 +14,8 @@ from typing import Any, Final
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Value
 from braze.ir.pattern import Call, Const, Match, OneOf, Pattern, Var, call, one_of
-from braze.ops.activation import Clip, Gelu, HardSigmoid, HardSwish, Sigmoid, Silu
-from braze.ops.elementwise import Binary, Unary
+from braze.ops.pointwise.activation import Clip, Gelu, HardSigmoid, HardSwish, Sigmoid, Silu
+from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.passes.rewrite import Refusal, Rule
 from braze.passes.rules.contents import EXACT_SLACK, is_scalar, number
 

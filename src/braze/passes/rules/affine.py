@@ -20,10 +20,10 @@ from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Node, Value
 from braze.ir.pattern import Const, Match, Var, call, one_of
 from braze.ops.base import Array
-from braze.ops.conv import Conv
-from braze.ops.conv_transpose import ConvTranspose
-from braze.ops.elementwise import Binary
-from braze.ops.matmul import MatMul
+from braze.ops.pointwise.elementwise import Binary
+from braze.ops.product.conv import Conv
+from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.product.matmul import MatMul
 from braze.passes.rewrite import Refusal, Rule
 from braze.passes.rules.contents import as_float64, keeps_type, stored, vector_along
 

@@ -18,16 +18,16 @@ from braze.core.dtypes import F32
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Node, Value
 from braze.ir.pattern import Const, Match, Pattern, Var, call, one_of
-from braze.ops.attention import LAYOUTS, FusedAttention
 from braze.ops.base import Array
-from braze.ops.cast import Cast
-from braze.ops.compare import IsNaN, Where
-from braze.ops.concat_split import Concat
-from braze.ops.elementwise import Binary, Unary
-from braze.ops.matmul import MatMul
-from braze.ops.shape import Expand, Reshape, Transpose, reshape, transpose
-from braze.ops.slice_pad import Slice
-from braze.ops.softmax import Softmax
+from braze.ops.move.concat_split import Concat
+from braze.ops.move.shape import Expand, Reshape, Transpose, reshape, transpose
+from braze.ops.move.slice_pad import Slice
+from braze.ops.pointwise.cast import Cast
+from braze.ops.pointwise.compare import IsNaN, Where
+from braze.ops.pointwise.elementwise import Binary, Unary
+from braze.ops.product.attention import LAYOUTS, FusedAttention
+from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.softmax import Softmax
 from braze.passes.rewrite import Refusal, Rule
 from braze.passes.rules.activations import add, binary, mul
 from braze.passes.rules.contents import is_scalar, keeps_type

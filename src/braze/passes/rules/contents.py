@@ -11,7 +11,7 @@ from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import TensorType, Value
 from braze.ir.pattern import Const
 from braze.ops.base import Array
-from braze.ops.precision import from_bfloat16, to_bfloat16
+from braze.ops.writing.precision import from_bfloat16, to_bfloat16
 
 # Rewritten constants (1/6, sqrt(2), ...) come rounded to half types, so they are compared with
 # some slack: a model that means another number is further away than this.

@@ -14,8 +14,8 @@ from typing import Any, Final
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Value
 from braze.ir.pattern import Call, Const, Match, OneOf, Pattern, Var, call, one_of
-from braze.ops.normalization import LayerNorm, RmsNorm
-from braze.ops.reduce import Reduce
+from braze.ops.norm.normalization import LayerNorm, RmsNorm
+from braze.ops.reduce.reduce import Reduce
 from braze.passes.rewrite import Refusal, Rule
 from braze.passes.rules.activations import add, binary, mul, unary
 from braze.passes.rules.contents import is_scalar, keeps_type, number

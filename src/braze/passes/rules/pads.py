@@ -10,9 +10,9 @@ from braze.core.dims import Dim
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Value
 from braze.ir.pattern import Match, Var, call, one_of
-from braze.ops.conv import Conv
-from braze.ops.pool import AveragePool, LpPool, MaxPool
-from braze.ops.slice_pad import Pad
+from braze.ops.move.slice_pad import Pad
+from braze.ops.pool.pool import AveragePool, LpPool, MaxPool
+from braze.ops.product.conv import Conv
 from braze.passes.rewrite import Refusal, Rule
 
 # what a padded element must be so that the op's own padding means the same

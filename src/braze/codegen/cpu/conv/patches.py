@@ -1,0 +1,214 @@
+"""Rows of a convolution of few channels, where one tap is too short for the register tile's loop.
+
+`LineRows` reads a whole line of the window at a time: kernel columns and channels lie next to
+each other in the input. Only lines that leave the input are copied, with zeros. `PatchRows` copies
+every window to scratch; it also serves dilated columns and groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from braze.codegen.cpu.conv.taps import Window, each_pixel, steps, table_pointers
+from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
+from braze.codegen.cpu.product.register_tile import TileShape, moved
+from braze.codegen.cpu.product.rows import ROW_PADDING, copy_row, spaced
+from braze.ops.lowering import ConvSpec
+
+
+def run_length(spec: ConvSpec) -> int:
+    """Elements of one line of the window."""
+    return spec.kernel[1] * (spec.in_channels // spec.groups)
+
+
+def is_joined(spec: ConvSpec) -> bool:
+    """Whether a line of the window is one run of memory."""
+    return spec.dilations[1] == 1 and spec.groups == 1
+
+
+@dataclass(slots=True)
+class Line:
+    """One line of one pixel's window: its number, input line, and whether that exists."""
+
+    number: ir.Value
+    source: ir.Value
+    left: ir.Value
+    exists: ir.Value
+
+
+def line_of(
+    fn: KernelFunction, shape: TileShape, spec: ConvSpec, window: Window, number: ir.Value
+) -> Line:
+    """Line `number` of a window."""
+    b = fn.builder
+    height, width = (fn.dim(size) for size in spec.in_spatial)
+    ih = b.add(window.top, b.mul(number, i64(spec.dilations[0])))
+    offset = b.mul(b.mul(ih, width), i64(spec.in_channels))
+    source = moved(fn, window.image, offset, shape.element)
+    return Line(number, source, window.left, b.icmp_unsigned("<", ih, height))
+
+
+def columns_inside(fn: KernelFunction, spec: ConvSpec, window: Window) -> ir.Value:
+    """Whether the window leaves the input neither to the left nor to the right."""
+    b = fn.builder
+    right = b.add(window.left, i64((spec.kernel[1] - 1) * spec.dilations[1]))
+    starts = b.icmp_signed(">=", window.left, i64(0))
+    return b.and_(starts, b.icmp_signed("<", right, fn.dim(spec.in_spatial[1])))
+
+
+def rows_inside(fn: KernelFunction, spec: ConvSpec, window: Window) -> ir.Value:
+    """Whether the window leaves the input neither at the top nor at the bottom."""
+    b = fn.builder
+    bottom = b.add(window.top, i64((spec.kernel[0] - 1) * spec.dilations[0]))
+    starts = b.icmp_signed(">=", window.top, i64(0))
+    return b.and_(starts, b.icmp_signed("<", bottom, fn.dim(spec.in_spatial[0])))
+
+
+@dataclass(slots=True)
+class LineRows:
+    """Pointers per line of the window; `table` holds kernel rows * capacity of them.
+
+    edges: scratch for the lines that have to be copied, capacity * kernel rows * run_length.
+    """
+
+    fn: KernelFunction
+    shape: TileShape
+    spec: ConvSpec
+    base: ir.Value
+    table: ir.Value
+    edges: ir.Value
+    capacity: int
+    _start: ir.Value | None = None
+
+    @property
+    def taps(self) -> int:
+        return self.spec.kernel[0]
+
+    @property
+    def depth(self) -> int:
+        return run_length(self.spec)
+
+    def begin(self, start: ir.Value, stop: ir.Value) -> None:
+        """Fill the table for one block."""
+        fn, b, spec, element = self.fn, self.fn.builder, self.spec, self.shape.element
+        self._start = start
+        zeros = fn.zeros(self.depth * self.shape.dtype.itemsize)
+        with each_pixel(fn, spec, self.base, start, stop) as (pixel, window):
+            local = b.sub(pixel, start)
+            at = b.mul(window.left, i64(spec.in_channels))
+            for number in steps(fn, spec.kernel[0]):
+                line = line_of(fn, self.shape, spec, window, number)
+                direct = moved(fn, line.source, at, element)
+                slot = fn.at(self.table, self._index(number, local), POINTER)
+                b.store(b.select(line.exists, direct, zeros), slot, align=8)
+            leaves = b.not_(columns_inside(fn, spec, window))
+            with fn.if_(leaves, likely=False), fn.loop(0, spec.kernel[0]) as number:
+                index = self._index(number, local)
+                edge = fn.at(self.edges, b.mul(index, i64(self.depth)), element)
+                line = line_of(fn, self.shape, spec, window, number)
+                copy_edge(fn, self.shape, spec, edge, line)
+                b.store(edge, fn.at(self.table, index, POINTER), align=8)
+
+    def _index(self, number: ir.Value, local: ir.Value) -> ir.Value:
+        return self.fn.builder.add(self.fn.builder.mul(number, i64(self.capacity)), local)
+
+    def pointers(
+        self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """See Rows."""
+        line = self.fn.at(self.table, self.fn.builder.mul(tap, i64(self.capacity)), POINTER)
+        return table_pointers(self.fn, line, (self._start, row, last), count)
+
+
+@dataclass(slots=True)
+class PatchRows:
+    """Windows copied to `scratch`, one row of kernel * channels elements each."""
+
+    fn: KernelFunction
+    shape: TileShape
+    spec: ConvSpec
+    base: ir.Value
+    scratch: ir.Value
+    taps: int = 1
+    _start: ir.Value | None = None
+
+    @property
+    def depth(self) -> int:
+        return self.spec.kernel[0] * run_length(self.spec)
+
+    @staticmethod
+    def pitch(spec: ConvSpec) -> int:
+        """Elements from one window to the next."""
+        depth = spec.kernel[0] * run_length(spec)
+        return -(-depth // ROW_PADDING) * ROW_PADDING + ROW_PADDING
+
+    def begin(self, start: ir.Value, stop: ir.Value) -> None:
+        """Copy the windows of one block."""
+        fn, b, spec, element = self.fn, self.fn.builder, self.spec, self.shape.element
+        self._start = start
+        length = run_length(spec)
+        with each_pixel(fn, spec, self.base, start, stop) as (pixel, window):
+            offset = b.mul(b.sub(pixel, start), i64(self.pitch(spec)))
+            patch = fn.at(self.scratch, offset, element)
+            inside = ir.Constant(I1, 0)
+            if is_joined(spec):
+                inside = columns_inside(fn, spec, window)
+                inside = b.and_(inside, rows_inside(fn, spec, window))
+            with fn.if_else(inside) as (yes, no):
+                with yes:
+                    at = b.mul(window.left, i64(spec.in_channels))
+                    for number in steps(fn, spec.kernel[0]):
+                        line = line_of(fn, self.shape, spec, window, number)
+                        target = fn.at(patch, b.mul(number, i64(length)), element)
+                        source = moved(fn, line.source, at, element)
+                        copy_run(fn, self.shape, target, source, length)
+                with no, fn.loop(0, spec.kernel[0]) as number:
+                    line = line_of(fn, self.shape, spec, window, number)
+                    target = fn.at(patch, b.mul(number, i64(length)), element)
+                    copy_edge(fn, self.shape, spec, target, line)
+
+    def pointers(
+        self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """See Rows."""
+        b = self.fn.builder
+        local, pitch = b.sub(row, self._start), self.pitch(self.spec)
+        last = None if last is None else b.sub(last, self._start)
+        return spaced(self.fn, self.shape, self.scratch, local, pitch, count, last)
+
+
+def copy_edge(
+    fn: KernelFunction, shape: TileShape, spec: ConvSpec, target: ir.Value, line: Line
+) -> None:
+    """One line of a window, pixel by pixel, zeros outside of the input."""
+    b, element = fn.builder, shape.element
+    channels = spec.in_channels // spec.groups
+    width = fn.dim(spec.in_spatial[1])
+    with fn.loop(0, spec.kernel[1]) as kw:
+        iw = b.add(line.left, b.mul(kw, i64(spec.dilations[1])))
+        inside = b.and_(line.exists, b.icmp_unsigned("<", iw, width))
+        out = fn.at(target, b.mul(kw, i64(channels)), element)
+        with fn.if_else(inside) as (yes, no):
+            with yes:
+                pixel = moved(fn, line.source, b.mul(iw, i64(spec.in_channels)), element)
+                copy_row(fn, shape, out, pixel, channels)
+            with no, fn.loop(0, channels) as c:
+                fn.store(ir.Constant(element, 0.0), fn.at(out, c, element))
+
+
+def copy_run(
+    fn: KernelFunction, shape: TileShape, target: ir.Value, source: ir.Value, count: int
+) -> None:
+    """A run of known length: as few loads as possible, the last one overlapping."""
+    lanes = shape.lanes
+    while lanes > count:
+        lanes //= 2
+    starts = [*range(0, count - lanes + 1, lanes)]
+    if starts[-1] + lanes < count:
+        starts.append(count - lanes)
+    wide = ir.VectorType(shape.element, lanes) if lanes > 1 else shape.element
+    for at in starts:
+        value = fn.load(fn.at(source, at, shape.element), wide)
+        fn.store(value, fn.at(target, at, shape.element))

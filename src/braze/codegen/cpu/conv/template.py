@@ -1,0 +1,177 @@
+"""Convolutions, channels last: tactics and code (implicit GEMM, 1x1 as a plain product)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from braze.codegen.cpu.conv.patches import LineRows, PatchRows, is_joined, run_length
+from braze.codegen.cpu.conv.taps import PixelRows
+from braze.codegen.cpu.conv.winograd.tactics import (
+    FIRST_LEVEL,
+    suits_winograd,
+    winograd_tactics,
+)
+from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.product.blocks import Blocking, TileLoops
+from braze.codegen.cpu.product.epilogue import Epilogue
+from braze.codegen.cpu.product.panels import PackedPanels, Source
+from braze.codegen.cpu.product.register_tile import TileShape
+from braze.codegen.cpu.product.rows import Rows, StridedRows
+from braze.codegen.cpu.product.scratch import Scratch, scratch_base
+from braze.codegen.cpu.product.store import TileSink
+from braze.codegen.cpu.product.tactics import LIMITS, orders, tile_choices
+from braze.core.dims import Dim, product
+from braze.core.dtypes import F32
+from braze.core.target import CpuTarget
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, Packing, Tactic
+from braze.ops.lowering import ConvSpec
+
+TEMPLATE = "conv"
+WEIGHT_SLOT = 1
+_PATCH_CHANNELS = 16  # below this many channels a tap is too short for the register tile's loop
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """A convolution as a product per group: m pixels, n output channels, k taps * channels."""
+
+    m: Dim
+    n: int
+    k: int
+
+    @property
+    def all(self) -> tuple[Dim, Dim, Dim]:
+        """(m, n, k)."""
+        return self.m, self.n, self.k
+
+    @staticmethod
+    def of(spec: ConvSpec) -> Sizes:
+        """The product that `spec` is, per group."""
+        taps = spec.kernel[0] * spec.kernel[1]
+        return Sizes(
+            product((spec.batch, *spec.out_spatial)),
+            spec.out_channels // spec.groups,
+            taps * (spec.in_channels // spec.groups),
+        )
+
+
+def is_plain(spec: ConvSpec) -> bool:
+    """Whether output pixel i reads input pixel i alone: a product with no window."""
+    ones = all(k == 1 for k in spec.kernel) and all(s == 1 for s in spec.strides)
+    return ones and not any(spec.pads)
+
+
+def conv_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
+    """Tactics for a float32 convolution with a constant weight; none for others."""
+    spec = kernel.spec
+    assert isinstance(spec, ConvSpec)
+    floats = all(t.dtype == F32 for t in kernel.inputs[:2])
+    if not floats or WEIGHT_SLOT not in kernel.constant or len(spec.kernel) != 2:
+        return ()
+    if level >= FIRST_LEVEL and suits_winograd(spec):
+        return winograd_tactics(kernel, target, level)
+    sizes = Sizes.of(spec)
+    found: dict[Tactic, None] = {}
+    tiles = tile_choices(target, F32, sizes.m, sizes.n, spec.in_channels * spec.strides[1])[:6]
+    per_tile = [tuple(orders(target, F32.itemsize, sizes.all, tile)) for tile in tiles]
+    for choice in range(2):
+        for tile, found_orders in zip(tiles, per_tile, strict=True):
+            order, block, group = found_orders[choice]
+            for a in _row_modes(spec):
+                values = (
+                    ("rows", tile.rows),
+                    ("vectors", tile.vectors),
+                    ("lanes", tile.lanes),
+                    ("a", a),
+                    ("order", order),
+                    ("block", block),
+                    ("group", group),
+                )
+                found[Tactic(TEMPLATE, values)] = None
+    return tuple(found)[: LIMITS[level]]
+
+
+def _row_modes(spec: ConvSpec) -> tuple[str, ...]:
+    if is_plain(spec):
+        return ("direct",)
+    if spec.in_channels // spec.groups < _PATCH_CHANNELS:
+        return ("line", "patch") if is_joined(spec) else ("patch", "pixel")
+    return ("pixel",)
+
+
+def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
+    """Code for one convolution; `tactic` is one of `conv_tactics`."""
+    spec = kernel.spec
+    assert isinstance(spec, ConvSpec)
+    sizes = Sizes.of(spec)
+    rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
+    shape = TileShape(rows, vectors, lanes)
+    blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
+    capacity = rows * blocking.block_tiles
+    scratch = Scratch(shape.dtype.itemsize)
+    regions = _regions(spec, tactic["a"], capacity, scratch)
+    count = len(kernel.inputs) + 1
+    fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
+    base = scratch_base(fn, count, scratch.used) if scratch.used != 0 else None
+    spaces = [fn.at(base, fn.dim(at), ir.IntType(8)) for at in regions]
+    source = fn.buffer(0, shape.element)
+    row_source = _rows(fn, shape, spec, tactic["a"], capacity, spaces)
+    weights = fn.buffer(WEIGHT_SLOT, shape.element)
+    panel_source = Source(weights, shape.columns, 1, sizes.k, sizes.n)
+    panels = PackedPanels(fn, shape, panel_source)
+    epilogue = Epilogue(fn, kernel, (spec.batch, *spec.out_spatial, spec.out_channels))
+    sink = TileSink(fn, shape, epilogue, spec.out_channels, 1)
+    packed = -(-sizes.n // shape.columns) * shape.columns * sizes.k
+
+    def bind(group: ir.Value) -> None:
+        b, element = fn.builder, shape.element
+        first = b.mul(group, i64(spec.in_channels // spec.groups))
+        row_source.base = fn.at(source, first, element)
+        panel_source.base = fn.at(weights, b.mul(group, i64(packed)), element)
+        sink.column_first = b.mul(group, i64(sizes.n))
+        output = fn.buffer(len(kernel.inputs), epilogue.stored)
+        sink.base = fn.at(output, sink.column_first, epilogue.stored)
+
+    loops = TileLoops(fn, shape, blocking, sizes.m, sizes.n, row_source, panels, sink, bind)
+    loops.run(spec.groups)
+    code, params = fn.finish(speed=1, unroll=False)
+    packing = Packing("conv_panels", (("columns", shape.columns), ("groups", spec.groups)))
+    return CompiledKernel(
+        TEMPLATE, target.isa, code, params, True, ((WEIGHT_SLOT, packing),), scratch.used
+    )
+
+
+def _regions(spec: ConvSpec, mode: int | str, capacity: int, scratch: Scratch) -> list[Dim]:
+    """Byte offsets of what a way of reading rows keeps in scratch."""
+    # pointers are eight bytes: two float32 elements each
+    if mode == "pixel":
+        return [scratch.take(2 * capacity * spec.kernel[0] * spec.kernel[1])]
+    if mode == "line":
+        lines = capacity * spec.kernel[0]
+        return [scratch.take(2 * lines), scratch.take(lines * run_length(spec))]
+    if mode == "patch":
+        return [scratch.take(capacity * PatchRows.pitch(spec))]
+    return []
+
+
+def _rows(
+    fn: KernelFunction,
+    shape: TileShape,
+    spec: ConvSpec,
+    mode: int | str,
+    capacity: int,
+    spaces: list[ir.Value],
+) -> Rows:
+    """How the tactic reads the input; the base is bound per group."""
+    source = fn.buffer(0, shape.element)
+    if mode == "direct":
+        return StridedRows(fn, shape, source, spec.in_channels, spec.in_channels // spec.groups)
+    if mode == "patch":
+        return PatchRows(fn, shape, spec, source, spaces[0])
+    if mode == "line":
+        return LineRows(fn, shape, spec, source, spaces[0], spaces[1], capacity)
+    depth = spec.in_channels // spec.groups
+    zeros = fn.zeros(depth * shape.dtype.itemsize) if any(spec.pads) else None
+    return PixelRows(fn, shape, spec, source, spaces[0], capacity, zeros)

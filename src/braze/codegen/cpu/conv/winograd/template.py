@@ -1,0 +1,297 @@
+"""3x3 convolutions of stride 1 by Winograd's algorithm, channels last.
+
+A block of output tiles goes through three steps in scratch: input patches are transformed, one
+product per element of the transformed tile runs on the register tile, and products are
+transformed back, finished by the epilogue and stored. Where a tile lies is fixed by the output,
+and every sum is over ascending channels, so results do not depend on blocks or workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, Matrix
+from braze.codegen.cpu.conv.winograd.tactics import TEMPLATE
+from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
+from braze.codegen.cpu.product.blocks import Blocking, TileLoops
+from braze.codegen.cpu.product.epilogue import Epilogue
+from braze.codegen.cpu.product.panels import PackedPanels, Source
+from braze.codegen.cpu.product.register_tile import TileShape, moved, multiply_add, splat
+from braze.codegen.cpu.product.rows import StridedRows
+from braze.codegen.cpu.product.scratch import Scratch, scratch_base
+from braze.codegen.cpu.product.store import PlainFinish, TileSink, pieces
+from braze.core.dims import ceildiv
+from braze.core.target import CpuTarget
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, Packing, Tactic
+from braze.ops.lowering import ConvSpec
+
+WEIGHT_SLOT = 1
+_ROW_PADDING = 16  # elements that keep rows of scratch off each other's cache sets
+
+
+def compile_winograd(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
+    """Code for one convolution; `tactic` is one of `winograd_tactics`."""
+    spec = kernel.spec
+    assert isinstance(spec, ConvSpec)
+    rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
+    shape = TileShape(rows, vectors, lanes)
+    plan = _Plan(int(tactic["size"]), int(tactic["block"]) * rows, int(tactic["group"]))
+    template = _Winograd(kernel, spec, target, shape, plan)
+    template.build()
+    code, params = template.fn.finish(speed=1, unroll=False)
+    packing = Packing("winograd_panels", (("columns", shape.columns), ("size", plan.size)))
+    packings = ((WEIGHT_SLOT, packing),)
+    return CompiledKernel(TEMPLATE, target.isa, code, params, True, packings, template.scratch.used)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """size: outputs of a tile along each axis; block: tiles; group: panels of channels."""
+
+    size: int
+    block: int
+    group: int
+
+    @property
+    def patch(self) -> int:
+        """Inputs of a tile along each axis."""
+        return self.size + 2
+
+    @property
+    def points(self) -> int:
+        """Elements of a transformed tile: as many products."""
+        return self.patch * self.patch
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A tile's image number and the output row and column of its first element."""
+
+    image: ir.Value
+    row: ir.Value
+    column: ir.Value
+
+
+class _Winograd:
+    """Builds one kernel."""
+
+    def __init__(
+        self,
+        kernel: AnchorKernel,
+        spec: ConvSpec,
+        target: CpuTarget,
+        shape: TileShape,
+        plan: _Plan,
+    ) -> None:
+        self.kernel, self.spec, self.shape, self.plan = kernel, spec, shape, plan
+        self.scratch = Scratch(shape.dtype.itemsize)
+        self.panels = -(-spec.out_channels // shape.columns)
+        self.in_pitch = spec.in_channels + _ROW_PADDING
+        self.out_pitch = self.panels * shape.columns + _ROW_PADDING
+        inputs_at = self.scratch.take(plan.points * plan.block * self.in_pitch)
+        sums_at = self.scratch.take(plan.points * plan.block * self.out_pitch)
+        count = len(kernel.inputs) + 1
+        self.fn = fn = KernelFunction(TEMPLATE, target, count + 1)
+        base = scratch_base(fn, count, self.scratch.used)
+        byte = ir.IntType(8)
+        self.patches = fn.at(base, fn.dim(inputs_at), byte)
+        self.sums = fn.at(base, fn.dim(sums_at), byte)
+        self.pointers = fn.alloca(POINTER, plan.points)
+        self.finished = fn.alloca(shape.element, plan.size * plan.size * shape.lanes)
+        out = (spec.batch, *spec.out_spatial, spec.out_channels)
+        self.epilogue = Epilogue(fn, kernel, out)
+        self.high, self.wide = (ceildiv(size, plan.size) for size in spec.out_spatial)
+
+    def build(self) -> None:
+        """Emit the loop over this worker's blocks of tiles and groups of channels."""
+        fn, b = self.fn, self.fn.builder
+        tiles = self.spec.batch * self.high * self.wide
+        blocks = ceildiv(tiles, self.plan.block)
+        groups = i64(-(-self.panels // self.plan.group))
+        begin, end = fn.split(b.mul(fn.dim(blocks), groups))
+        with fn.if_(b.icmp_signed("<", begin, end)):
+            first = b.sdiv(begin, groups)
+            stop = b.sdiv(b.add(end, b.sub(groups, i64(1))), groups)
+            with fn.loop(first, stop) as block:
+                skipped = b.mul(block, groups)
+                low, high = b.sub(begin, skipped), fn.minimum(b.sub(end, skipped), groups)
+                low = b.select(b.icmp_signed("<", low, i64(0)), i64(0), low)
+                start = b.mul(block, i64(self.plan.block))
+                count = fn.minimum(b.sub(fn.dim(tiles), start), i64(self.plan.block))
+                with fn.loop(0, count) as tile:
+                    self._transform_patch(tile, self._place(b.add(start, tile)))
+                with fn.loop(low, high) as group:
+                    self._products(count, group)
+                    with fn.loop(0, count) as tile:
+                        self._transform_sums(tile, self._place(b.add(start, tile)), group)
+
+    def _place(self, tile: ir.Value) -> _Place:
+        fn, b, size = self.fn, self.fn.builder, i64(self.plan.size)
+        wide, high = fn.dim(self.wide), fn.dim(self.high)
+        line = b.sdiv(tile, wide)
+        column, row = b.srem(tile, wide), b.srem(line, high)
+        return _Place(b.sdiv(line, high), b.mul(row, size), b.mul(column, size))
+
+    def _transform_patch(self, tile: ir.Value, place: _Place) -> None:
+        """Scratch row `tile` of every point, from the input under one output tile."""
+        fn, b, spec, patch = self.fn, self.fn.builder, self.spec, self.plan.patch
+        self._point_at(place)
+        for shape, channel in self._vectors(spec.in_channels, i64(0), None):
+            lines = []
+            for i in range(patch):
+                line = []
+                for j in range(patch):
+                    slot = fn.at(self.pointers, i * patch + j, POINTER)
+                    source = b.load(slot, typ=POINTER, align=8)
+                    line.append(fn.load(fn.at(source, channel, shape.element), shape.vector))
+                lines.append(line)
+            turned = transform(fn, INPUT[self.plan.size], lines)
+            at = b.add(b.mul(tile, i64(self.in_pitch)), channel)
+            where = fn.at(self.patches, at, shape.element)
+            step = self.plan.block * self.in_pitch
+            for point, value in enumerate(v for line in turned for v in line):
+                fn.store(value, fn.at(where, point * step, shape.element))
+
+    def _point_at(self, place: _Place) -> None:
+        """Pointers to the pixels of a patch; zeros where it leaves the input."""
+        fn, b, spec, patch = self.fn, self.fn.builder, self.spec, self.plan.patch
+        height, width = (fn.dim(size) for size in spec.in_spatial)
+        image = fn.dim(spec.in_spatial[0] * spec.in_spatial[1] * spec.in_channels)
+        element = self.shape.element
+        base = fn.at(fn.buffer(0, element), b.mul(place.image, image), element)
+        zeros = fn.zeros(spec.in_channels * self.shape.dtype.itemsize)
+        for i in range(patch):
+            row = b.add(place.row, i64(i - spec.pads[0]))
+            row_inside = b.icmp_unsigned("<", row, height)
+            for j in range(patch):
+                column = b.add(place.column, i64(j - spec.pads[1]))
+                inside = b.and_(row_inside, b.icmp_unsigned("<", column, width))
+                pixel = b.add(b.mul(row, width), column)
+                where = moved(fn, base, b.mul(pixel, i64(spec.in_channels)), element)
+                slot = fn.at(self.pointers, i * patch + j, POINTER)
+                b.store(b.select(inside, where, zeros), slot, align=8)
+
+    def _vectors(
+        self, channels: int, first: ir.Value, stop: ir.Value | None
+    ) -> Iterator[tuple[TileShape, ir.Value]]:
+        """Loop over channels first .. stop-1 (None: all) by vectors, the rest by shorter ones."""
+        fn, b, lanes = self.fn, self.fn.builder, self.shape.lanes
+        whole = channels - channels % lanes
+        end = i64(whole) if stop is None else fn.minimum(stop, i64(whole))
+        with fn.loop(first, end, lanes) as channel:
+            yield TileShape(1, 1, lanes), channel
+        if whole == channels:
+            return
+        reaches = ir.Constant(I1, 1)
+        if stop is not None:
+            reaches = b.icmp_signed(">", stop, i64(whole))
+        with fn.if_(reaches):
+            for offset, width in pieces(channels - whole, lanes):
+                yield TileShape(1, 1, width), i64(whole + offset)
+
+    def _products(self, count: ir.Value, group: ir.Value) -> None:
+        """One product per point: `count` rows of patches times the panels of one group."""
+        fn, b, shape, plan = self.fn, self.fn.builder, self.shape, self.plan
+        depth, element = self.spec.in_channels, shape.element
+        rows = StridedRows(fn, shape, self.patches, self.in_pitch, depth)
+        weights = fn.buffer(WEIGHT_SLOT, element)
+        source = Source(weights, shape.columns, 1, depth, self.spec.out_channels)
+        panels = PackedPanels(fn, shape, source)
+        sink = TileSink(fn, shape, PlainFinish(element), self.out_pitch, 1)
+        # whole tiles only: rows past `count` are never read back
+        end = b.mul(b.sdiv(b.add(count, i64(shape.rows - 1)), i64(shape.rows)), i64(shape.rows))
+        first = b.mul(group, i64(plan.group))
+        stop = fn.minimum(b.add(first, i64(plan.group)), i64(self.panels))
+        with fn.loop(0, plan.points) as point:
+            patch_step = i64(plan.block * self.in_pitch)
+            sum_step = i64(plan.block * self.out_pitch)
+            weight_step = i64(self.panels * shape.columns * depth)
+            rows.base = fn.at(self.patches, b.mul(point, patch_step), element)
+            source.base = fn.at(weights, b.mul(point, weight_step), element)
+            sink.base = fn.at(self.sums, b.mul(point, sum_step), element)
+            loops = TileLoops(
+                fn,
+                shape,
+                Blocking(1, 1, "rows"),
+                plan.block,
+                self.spec.out_channels,
+                rows,
+                panels,
+                sink,
+                _unbound,
+            )
+            loops.block(i64(0), end, first, stop)
+
+    def _transform_sums(self, tile: ir.Value, place: _Place, group: ir.Value) -> None:
+        """Outputs of one tile and group of channels, from the sums of all points."""
+        fn, b, plan, patch = self.fn, self.fn.builder, self.plan, self.plan.patch
+        columns = i64(plan.group * self.shape.columns)
+        first = b.mul(group, columns)
+        channels = self.spec.out_channels
+        for shape, channel in self._vectors(channels, first, b.add(first, columns)):
+            at = b.add(b.mul(tile, i64(self.out_pitch)), channel)
+            where = fn.at(self.sums, at, shape.element)
+            step = plan.block * self.out_pitch
+            lines = [
+                [
+                    fn.load(fn.at(where, (i * patch + j) * step, shape.element), shape.vector)
+                    for j in range(patch)
+                ]
+                for i in range(patch)
+            ]
+            done = transform(fn, OUTPUT[plan.size], lines)
+            for i, value in enumerate(v for line in done for v in line):
+                fn.store(value, fn.at(self.finished, i * shape.lanes, shape.element))
+            self._store(shape, place, channel)
+
+    def _store(self, shape: TileShape, place: _Place, channel: ir.Value) -> None:
+        """The outputs of a tile that exist, through the epilogue."""
+        fn, b, spec, size = self.fn, self.fn.builder, self.spec, self.plan.size
+        sink = TileSink(fn, shape, self.epilogue, spec.out_channels, 1)
+        sink.base = fn.buffer(len(self.kernel.inputs), self.epilogue.stored)
+        height, width = (fn.dim(n) for n in spec.out_spatial)
+        rows = fn.minimum(b.sub(height, place.row), i64(size))
+        columns = fn.minimum(b.sub(width, place.column), i64(size))
+        with fn.loop(0, rows) as i:
+            line = b.add(b.mul(place.image, height), b.add(place.row, i))
+            start = b.add(b.mul(line, width), place.column)
+            with fn.loop(0, columns) as j:
+                at = b.mul(b.add(b.mul(i, i64(size)), j), i64(shape.lanes))
+                value = fn.load(fn.at(self.finished, at, shape.element), shape.vector)
+                sink.piece(value, b.add(start, j), channel, shape.lanes)
+
+
+def transform(
+    fn: KernelFunction, matrix: Matrix, lines: Sequence[Sequence[ir.Value]]
+) -> list[list[ir.Value]]:
+    """matrix @ lines @ matrix^T, for a square of vectors."""
+    width = len(lines[0])
+    half = [
+        [combine(fn, factors, [line[j] for line in lines]) for j in range(width)]
+        for factors in matrix
+    ]
+    return [[combine(fn, factors, line) for factors in matrix] for line in half]
+
+
+def combine(fn: KernelFunction, factors: Sequence[float], values: Sequence[ir.Value]) -> ir.Value:
+    """The sum of factors times values, terms of factor 1 first."""
+    terms = [(f, v) for f, v in zip(factors, values, strict=True) if f]
+    terms.sort(key=lambda term: term[0] != 1)
+    factor, total = terms[0]
+    if factor != 1:
+        total = fn.builder.fmul(total, splat(total.type, factor))
+    for factor, value in terms[1:]:
+        if factor == 1:
+            total = fn.builder.fadd(total, value)
+        elif factor == -1:
+            total = fn.builder.fsub(total, value)
+        else:
+            total = multiply_add(fn, value, splat(value.type, factor), total)
+    return total
+
+
+def _unbound(batch: ir.Value) -> None:
+    """Bases are set per point before the loops are emitted."""

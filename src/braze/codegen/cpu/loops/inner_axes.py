@@ -1,0 +1,204 @@
+"""Passes over the inner axes of a nest, and the emitters of groups of lanes.
+
+Long sums are cut into blocks whose partial sums are added up: the error of a sum grows with its
+longest chain of additions, and the cut depends on sizes only, never on workers or lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from llvmlite import ir
+
+from braze.codegen.cpu.llvm.emit import Emitter
+from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.loops.normal_form import Form
+from braze.codegen.cpu.loops.reduce import State
+from braze.codegen.cpu.loops.schedule import Schedule
+from braze.core.dims import Dim
+from braze.expr.affine import content
+from braze.expr.scalar import Expr
+
+# step(emitter of one group of lanes, its number, state) -> state
+Step = Callable[[Emitter, int, State], State]
+# additions in one chain before its partial sum is put aside
+_CHAIN = 32
+
+
+class Passes:
+    """Runs steps at every inner point of one nest under a schedule."""
+
+    def __init__(self, fn: KernelFunction, form: Form, schedule: Schedule) -> None:
+        self.fn = fn
+        self.extents = form.extents
+        self.schedule = schedule
+        self.masks = fn.target.isa == "avx512"
+        outer = len(form.nest.outer)
+        self._in_rows = schedule.vector is not None and schedule.vector < outer
+        self._inner = [k for k in form.extents if k >= outer and k != schedule.vector]
+        self._loads: list[Expr] = []
+
+    @property
+    def _in_lanes(self) -> bool:
+        """True when the vector axis is an inner one."""
+        return self.schedule.vector is not None and not self._in_rows
+
+    def _hoist(self, emitter: Emitter) -> None:
+        """Make the loads that deeper loops will not change, now."""
+        known = {("axis", k) for k in emitter.env.axes}
+        known |= {("red", k) for k in range(len(emitter.env.reds))}
+        for e in self._loads:
+            if emitter.leaves(e) <= known:
+                emitter.value(e)
+
+    def _vector_extent(self) -> Dim:
+        assert self.schedule.vector is not None
+        return self.extents[self.schedule.vector]
+
+    def _group(self, outer: Emitter, base: ir.Value, number: int) -> Emitter:
+        """The emitter of lanes number * width ... from `base`."""
+        width = self.schedule.lanes
+        start = self.fn.builder.add(base, i64(number * width)) if number else base
+        return self._lanes(outer, start, width, None)
+
+    def _masked(self, outer: Emitter, base: ir.Value, end: ir.Value) -> Emitter:
+        lanes = outer.inside(outer.env, self.schedule.lanes).lanes
+        left = lanes.splat(self.fn.builder.sub(end, base))
+        mask = self.fn.builder.icmp_signed("<", lanes.lane_numbers(), left)
+        return self._lanes(outer, base, self.schedule.lanes, mask)
+
+    def _single(self, outer: Emitter, base: ir.Value) -> Emitter:
+        return self._lanes(outer, base, 1, None)
+
+    def _lanes(self, outer: Emitter, start: ir.Value, width: int, mask: ir.Value | None) -> Emitter:
+        assert self.schedule.vector is not None
+        axes = {**outer.env.axes, self.schedule.vector: (start, width > 1)}
+        env = replace(outer.env, axes=axes, mask=mask, aligned=width > 1)
+        return outer.inside(env, width)
+
+    def _inside(
+        self, groups: list[Emitter], states: list[State], step: Step, blocks: bool = False
+    ) -> list[State]:
+        """Run `step` at every inner point; returns the last states.
+
+        blocks: the states are float sums that start at zero, to be added up in blocks.
+        """
+        return self._inner_axes(groups, list(self._inner), states, step, blocks)
+
+    def _inner_axes(
+        self,
+        groups: list[Emitter],
+        axes: list[int],
+        states: list[State],
+        step: Step,
+        blocks: bool,
+    ) -> list[State]:
+        if not axes:
+            if self._in_lanes:
+                return self._inner_vector(groups[0], states, step, blocks)
+            return [step(g, k, s) for k, (g, s) in enumerate(zip(groups, states, strict=True))]
+        nested = len(axes) > 1 or self._in_lanes
+
+        def body(index: ir.Value, now: list[State]) -> list[State]:
+            deeper = []
+            for g in groups:
+                env = replace(g.env, axes={**g.env.axes, axes[0]: (index, False)})
+                deeper.append(g.inside(env, g.width))
+                self._hoist(deeper[-1])
+            if blocks and nested:
+                part = self._inner_axes(deeper, axes[1:], states, step, True)
+                return self._added(now, part)
+            return self._inner_axes(deeper, axes[1:], now, step, blocks)
+
+        extent = self.extents[axes[0]]
+        short = isinstance(extent, int) and extent <= _CHAIN
+        return self._count(self.fn.dim(extent), 1, states, body, blocks and not short)
+
+    def _count(
+        self,
+        stop: ir.Value,
+        step: int,
+        states: list[State],
+        body: Callable[[ir.Value, list[State]], list[State]],
+        blocks: bool,
+    ) -> list[State]:
+        """for index in range(0, stop, step): states = body(index, states); perhaps in blocks."""
+
+        def run(begin: ir.Value, end: ir.Value, start: list[State]) -> list[State]:
+            with self.fn.carry_loop(begin, end, step, _flat(start)) as it:
+                it.next = _flat(body(it.index, _like(start, it.values)))
+            return _like(start, it.results)
+
+        if not blocks:
+            return run(i64(0), stop, states)
+        length = i64(_CHAIN * step)
+        with self.fn.carry_loop(0, stop, _CHAIN * step, _flat(states)) as it:
+            end = self.fn.minimum(self.fn.builder.add(it.index, length), stop)
+            part = run(it.index, end, states)
+            it.next = _flat(self._added(_like(states, it.values), part))
+        return _like(states, it.results)
+
+    def _added(self, totals: list[State], parts: list[State]) -> list[State]:
+        add = self.fn.builder.fadd
+        return [
+            [add(t, p) for t, p in zip(total, part, strict=True)]
+            for total, part in zip(totals, parts, strict=True)
+        ]
+
+    def _inner_vector(
+        self, row: Emitter, states: list[State], step: Step, blocks: bool
+    ) -> list[State]:
+        """The vector axis as the innermost loop; states: one per unrolled vector, one scalar."""
+        width, unroll = self.schedule.lanes, self.schedule.unroll
+        extent = self._vector_extent()
+        end = self.fn.dim(extent)
+        whole, full = self._floor(extent, width * unroll), self._floor(extent, width)
+
+        def vectors(index: ir.Value, now: list[State]) -> list[State]:
+            groups = [self._group(row, index, k) for k in range(unroll)]
+            return [step(g, k, now[k]) for k, g in enumerate(groups)]
+
+        short = isinstance(extent, int) and extent <= _CHAIN * width * unroll
+        wide = self._count(whole, width * unroll, states[:-1], vectors, blocks and not short)
+        states = [*wide, states[-1]]
+        if content(extent) % (width * unroll) == 0:
+            return states
+        if unroll > 1 or self.masks:
+            masked = self.masks and content(extent) % width != 0
+            stop = end if masked else full
+            with self.fn.carry_loop(whole, stop, width, states[0]) as it:
+                make = self._masked(row, it.index, end) if masked else self._group(row, it.index, 0)
+                it.next = step(make, 0, list(it.values))
+            states = [list(it.results), *states[1:]]
+        if self._has_scalar_tail():
+            with self.fn.carry_loop(full, end, 1, states[-1]) as it:
+                it.next = step(self._single(row, it.index), unroll, list(it.values))
+            states = [*states[:-1], list(it.results)]
+        return states
+
+    def _has_scalar_tail(self) -> bool:
+        return not self.masks and content(self._vector_extent()) % self.schedule.lanes != 0
+
+    def _floor(self, extent: Dim, step: int) -> ir.Value:
+        """The largest multiple of `step` in `extent`."""
+        if isinstance(extent, int):
+            return i64(extent // step * step)
+        size = self.fn.dim(extent)
+        if content(extent) % step == 0:
+            return size
+        b = self.fn.builder
+        return b.mul(b.sdiv(size, i64(step)), i64(step))
+
+
+def _flat(states: Sequence[State]) -> State:
+    return [v for s in states for v in s]
+
+
+def _like(states: Sequence[State], values: Sequence[ir.Value]) -> list[State]:
+    """`values` cut into states as long as those of `states`."""
+    cut, at = [], 0
+    for s in states:
+        cut.append(list(values[at : at + len(s)]))
+        at += len(s)
+    return cut

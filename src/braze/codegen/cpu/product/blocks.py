@@ -1,0 +1,212 @@
+"""The loops around the register tile: workers, blocks of rows, panels, tiles and remainders.
+
+Work is a grid of units that each worker takes a contiguous range of. In order "rows" a unit is
+one panel of one block of rows and a worker walks panels inside blocks (a block of A stays in
+cache); in order "panels" a unit is one tile of rows of one group of panels and a worker walks
+tiles inside groups (a group of B stays in cache). Neither changes any result bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.product.panels import Panel, Panels
+from braze.codegen.cpu.product.register_tile import Tile, TileShape, accumulate, zero_tile
+from braze.codegen.cpu.product.rows import Rows
+from braze.codegen.cpu.product.store import TileSink
+from braze.core.dims import Dim, ceildiv
+
+_SMALL_ROWS = 4  # rows of the tile that finishes a symbolic number of rows
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """block_tiles: tiles of rows in a block; group_panels: panels in a group; order: see above."""
+
+    block_tiles: int
+    group_panels: int
+    order: str
+    unroll: int = 1
+
+
+@dataclass(slots=True)
+class TileLoops:
+    """One product of `m` rows and `n` columns, as a grid of tiles.
+
+    `bind(batch)` is called with the flat batch number before its units run; it moves the bases of
+    rows, panels and sink.
+    """
+
+    fn: KernelFunction
+    shape: TileShape
+    blocking: Blocking
+    m: Dim
+    n: Dim
+    rows: Rows
+    panels: Panels
+    sink: TileSink
+    bind: Callable[[ir.Value], None]
+
+    def run(self, batches: Dim) -> None:
+        """Emit the whole product for this worker."""
+        fn, b, shape = self.fn, self.fn.builder, self.shape
+        tiles, panels = ceildiv(self.m, shape.rows), ceildiv(self.n, shape.columns)
+        by_rows = self.blocking.order == "rows"
+        if by_rows:
+            outer, inner = ceildiv(tiles, self.blocking.block_tiles), panels
+        else:
+            outer, inner = ceildiv(panels, self.blocking.group_panels), tiles
+        width = fn.dim(inner)
+        begin, end = fn.split(fn.dim(batches * outer * inner))
+        with fn.if_(b.icmp_signed("<", begin, end)):
+            first = b.sdiv(begin, width)
+            stop = b.sdiv(b.add(end, b.sub(width, i64(1))), width)
+            with fn.loop(first, stop) as at:
+                skipped = b.mul(at, width)
+                low = self._clamp(b.sub(begin, skipped), width)
+                high = self._clamp(b.sub(end, skipped), width)
+                count = fn.dim(outer)
+                batch = i64(0) if batches == 1 else b.sdiv(at, count)
+                self.bind(batch)
+                self._part(b.srem(at, count), low, high, by_rows)
+
+    def _clamp(self, value: ir.Value, top: ir.Value) -> ir.Value:
+        b = self.fn.builder
+        low = b.select(b.icmp_signed("<", value, i64(0)), i64(0), value)
+        return self.fn.minimum(low, top)
+
+    def _part(self, outer: ir.Value, low: ir.Value, high: ir.Value, by_rows: bool) -> None:
+        """Units low .. high-1 of outer block `outer`."""
+        fn, b = self.fn, self.fn.builder
+        m, tile = fn.dim(self.m), i64(self.shape.rows)
+        block = i64(self.blocking.block_tiles * self.shape.rows)
+        if by_rows:
+            start = b.mul(outer, block)
+            self.panels.begin(low, high)
+            self.block(start, fn.minimum(b.add(start, block), m), low, high)
+            return
+        group = i64(self.blocking.group_panels)
+        first = b.mul(outer, group)
+        stop = b.add(first, group)
+        self.panels.begin(first, stop)
+        last = fn.minimum(b.mul(high, tile), m)
+        with fn.loop(b.mul(low, tile), last, block) as start:
+            self.block(start, fn.minimum(b.add(start, block), last), first, stop)
+
+    def block(self, start: ir.Value, end: ir.Value, first: ir.Value, stop: ir.Value) -> None:
+        """Rows start .. end-1 times panels first .. stop-1."""
+        fn, b, columns = self.fn, self.fn.builder, self.shape.columns
+        self.rows.begin(start, end)
+        whole, left = fn.dim(self.n // columns), self.n % columns
+        if not isinstance(left, int) and self.panels.uniform:
+            with fn.loop(first, fn.minimum(stop, fn.dim(ceildiv(self.n, columns)))) as index:
+                at = b.mul(index, i64(columns))
+                width = fn.minimum(b.sub(fn.dim(self.n), at), i64(columns))
+                self._column(start, end, at, width, self.panels.full(index))
+            return
+        if not (isinstance(self.n, int) and self.n < columns):
+            with fn.loop(first, fn.minimum(stop, whole)) as index:
+                at = b.mul(index, i64(columns))
+                self._column(start, end, at, columns, self.panels.full(index))
+        if left == 0:
+            return
+        present = b.icmp_signed(">", stop, whole)
+        if not isinstance(left, int):
+            present = b.and_(present, b.icmp_signed(">", fn.dim(left), i64(0)))
+        with fn.if_(present):
+            at = b.mul(whole, i64(columns))
+            width = left if isinstance(left, int) else fn.dim(left)
+            self._column(start, end, at, width, self.panels.tail(whole))
+
+    def _column(
+        self, start: ir.Value, end: ir.Value, at: ir.Value, width: int | ir.Value, panel: Panel
+    ) -> None:
+        """Rows start .. end-1 times one panel of `width` columns that starts at column `at`."""
+        fn, b, rows = self.fn, self.fn.builder, self.shape.rows
+        full = not (isinstance(self.m, int) and self.m < rows)
+        partial = self.m % rows != 0
+        if not self.sink.light or not isinstance(width, int):
+            # one copy of the epilogue for whole and partial tiles
+            with fn.loop(start, end, rows) as row:
+                left = fn.minimum(b.sub(end, row), i64(rows))
+                with fn.if_else(b.icmp_signed("==", left, i64(rows))) as (yes, no):
+                    with yes:
+                        if full:
+                            self.sink.keep(self._tile(row, rows, width, panel), i64(0))
+                    with no:
+                        if partial:
+                            self._keep_partial(row, left, width, panel)
+                self.sink.drain(row, left, at, width)
+            return
+        whole = b.sub(end, b.srem(b.sub(end, start), i64(rows)))
+        if full:
+            with fn.loop(start, whole, rows) as row:
+                self.sink.put(self._tile(row, rows, width, panel), row, at, width)
+        if partial:
+            with fn.if_(b.icmp_signed("<", whole, end)):
+                left = b.sub(end, whole)
+                if isinstance(self.m, int):
+                    tile = self._tile(whole, self.m % rows, width, panel)
+                    self.sink.put(tile, whole, at, width)
+                else:
+                    self._keep_partial(whole, left, width, panel)
+                    self.sink.drain(whole, left, at, width)
+
+    def _keep_partial(
+        self, row: ir.Value, left: ir.Value, width: int | ir.Value, panel: Panel
+    ) -> None:
+        """The last `left` < rows rows: exact for a static size, else by small tiles.
+
+        A small tile repeats the last row rather than read past it; what it computes for rows that
+        do not exist is never stored.
+        """
+        if isinstance(self.m, int):
+            self.sink.keep(self._tile(row, self.m % self.shape.rows, width, panel), i64(0))
+            return
+        fn, b, small = self.fn, self.fn.builder, min(_SMALL_ROWS, self.shape.rows)
+        last = b.add(row, b.sub(left, i64(1)))
+        with fn.loop(0, left, small) as done:
+            tile = self._tile(b.add(row, done), small, width, panel, last)
+            self.sink.keep(tile, done)
+
+    def _tile(
+        self,
+        row: ir.Value,
+        count: int,
+        width: int | ir.Value,
+        panel: Panel,
+        last: ir.Value | None = None,
+    ) -> Tile:
+        """Accumulate `count` rows from `row` on (none after `last`) over all taps."""
+        fn, b, shape = self.fn, self.fn.builder, self.shape
+        vectors = shape.vectors
+        if isinstance(width, int):
+            vectors = -(-width // shape.lanes)
+        pointer, stride = panel
+        tile = zero_tile(shape, count, vectors)
+        depth = self.rows.depth
+        depth = depth if isinstance(depth, ir.Value) else fn.dim(depth)
+        if self.rows.taps == 1:
+            sources = self.rows.pointers(i64(0), row, count, last)
+            return self._accumulate(sources, pointer, stride, depth, tile)
+        flat = [value for line in tile for value in line]
+        with fn.carry_loop(0, self.rows.taps, 1, flat) as it:
+            sources = self.rows.pointers(it.index, row, count, last)
+            offset = b.mul(b.mul(it.index, depth), fn.dim(stride))
+            lines = [it.values[r * vectors : (r + 1) * vectors] for r in range(count)]
+            where = fn.at(pointer, offset, shape.element)
+            done = self._accumulate(sources, where, stride, depth, lines)
+            it.next = [value for line in done for value in line]
+        return [it.results[r * vectors : (r + 1) * vectors] for r in range(count)]
+
+    def _accumulate(
+        self, sources: list[ir.Value], panel: ir.Value, stride: Dim, depth: ir.Value, tile: Tile
+    ) -> Tile:
+        unroll = self.blocking.unroll
+        return accumulate(
+            self.fn, self.shape, sources, panel, self.fn.dim(stride), depth, tile, unroll
+        )

@@ -1,0 +1,119 @@
+"""Epilogues: the expression an anchor applies to each finished sum before it is stored.
+
+Templates see outputs as rows and columns: the column is the last logical axis, the row is the
+flat index of all others. Loads of tensors that run along with the output (residuals, per-channel
+vectors) become loads at (row, column); other axes are recovered from the row by division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from braze.codegen.cpu.llvm.access import memory_type
+from braze.codegen.cpu.llvm.emit import Emitter, Env
+from braze.codegen.cpu.llvm.function import KernelFunction
+from braze.core.dims import Dim, product
+from braze.expr.fold import leaves, rewrite
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import UNARY, Expr, axis, load
+from braze.fusion.kernel import AnchorKernel
+
+LIGHT_NODES = 14  # distinct expression nodes up to which registers are finished in place
+_CHEAP = {"neg", "abs", "not", "sqrt", "floor", "ceil", "trunc", "round"}
+
+
+class Epilogue:
+    """Emits `kernel.epilogue` for `lanes` neighbouring columns of one row.
+
+    shape: the anchor's logical output shape. `light` tells whether it is worth emitting once per
+    register rather than in a loop.
+    """
+
+    def __init__(self, fn: KernelFunction, kernel: AnchorKernel, shape: Sequence[Dim]) -> None:
+        self.fn = fn
+        self.shape = tuple(shape)
+        self.stored = memory_type(kernel.output.dtype)
+        self._dtype = kernel.output.dtype
+        self._identity = kernel.epilogue.op == "hole"
+        self._row, self._column = len(self.shape), len(self.shape) - 1
+        self._tensors = list(kernel.inputs)
+        self._expr = self._flattened(kernel.epilogue)
+        nodes = _nodes(self._expr)
+        heavy = any(e.op in UNARY and e.op not in _CHEAP for e in nodes)
+        self.light = len(nodes) <= LIGHT_NODES and not heavy
+        used = {e.attr for e in leaves(self._expr, "axis")}
+        self._used = [i for i in range(len(self.shape)) if i in used]
+
+    def _flattened(self, expr: Expr) -> Expr:
+        """Loads of tensors that are only read along with the output become (row, column)."""
+        loads = leaves(expr, "load")
+        apart = {e.attr for e in loads if not self._runs_along(e)}
+        along = {e.attr for e in loads} - apart
+        for slot in map(_slot, loads):
+            if slot not in along:
+                continue
+            self._tensors[slot] = TensorSpec(self._tensors[slot].dtype, self._flat())
+        place = (axis(self._row), axis(self._column))
+
+        def change(e: Expr) -> Expr | None:
+            if e.op != "load" or e.attr not in along:
+                return None
+            return load(_slot(e), place, e.dtype)
+
+        return rewrite(expr, change)
+
+    def _runs_along(self, e: Expr) -> bool:
+        """Whether a load has the output's elements at its own index; unit axes may be missing."""
+        mine = [(axis(i), size) for i, size in enumerate(self.shape) if size != 1]
+        pairs = zip(e.args, self._tensors[_slot(e)].shape, strict=True)
+        theirs = [(index, size) for index, size in pairs if size != 1]
+        return bool(mine) and mine[-1][0] == axis(self._column) and theirs == mine
+
+    def _flat(self) -> tuple[Dim, Dim]:
+        return product(self.shape[:-1]), self.shape[-1]
+
+    def apply(self, value: ir.Value, lanes: int, row: ir.Value, column: ir.Value) -> ir.Value:
+        """The stored values of the outputs at (row, column .. column+lanes-1)."""
+        if self._identity:
+            return value
+        wide = lanes > 1
+        axes = {self._row: (row, False), self._column: (column, wide)}
+        axes.update(self._lead_axes(row))
+        extents = dict(enumerate(self.shape))
+        extents[self._row], extents[self._column] = self._flat()
+        env = Env(self._tensors, axes, (value,), extents=extents)
+        emitter = Emitter(self.fn, env, lanes, [self._expr])
+        result = emitter.lanes.splat(emitter.value(self._expr))
+        return emitter.memory.to_memory(result, self._dtype)
+
+    def _lead_axes(self, row: ir.Value) -> dict[int, tuple[ir.Value, bool]]:
+        """The logical axes before the last that the epilogue mentions, from the flat row."""
+        b, found = self.fn.builder, dict[int, tuple[ir.Value, bool]]()
+        lead = self.shape[:-1]
+        for i in self._used:
+            if i >= len(lead):
+                continue
+            inner = self.fn.dim(product(lead[i + 1 :]))
+            value = b.sdiv(row, inner)
+            if i:
+                value = b.srem(value, self.fn.dim(lead[i]))
+            found[i] = (value, False)
+        return found
+
+
+def _slot(e: Expr) -> int:
+    assert isinstance(e.attr, int)
+    return e.attr
+
+
+def _nodes(root: Expr) -> set[Expr]:
+    seen: set[Expr] = set()
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen.add(e)
+            stack.extend(e.args)
+    return seen

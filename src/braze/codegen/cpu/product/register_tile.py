@@ -1,0 +1,161 @@
+"""The register tile: the one inner loop under GEMM, convolution and attention.
+
+A tile is `rows` rows times `vectors` vectors of outputs held in registers. Each step of k loads
+`vectors` vectors of B, broadcasts one element of A per row straight from memory and multiplies
+them into the accumulators. Every output is one accumulator that takes its products in ascending
+k, so the bits of a result depend neither on the tile shape nor on what else is in the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from llvmlite import ir
+
+from braze.codegen.cpu.llvm.function import I32, KernelFunction
+from braze.core.dtypes import F32, DType
+from braze.core.target import CpuTarget
+
+Tile = list[list[ir.Value]]  # [row][vector]
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """`rows` x (`vectors` vectors of `lanes` elements of `dtype`) accumulators."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    dtype: DType = F32
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    @property
+    def element(self) -> ir.Type:
+        return ir.FloatType() if self.dtype is F32 else ir.DoubleType()
+
+    @property
+    def vector(self) -> ir.Type:
+        return vector_type(self.element, self.lanes)
+
+
+@lru_cache(maxsize=64)
+def vector_type(element: ir.Type, lanes: int) -> ir.Type:
+    """The LLVM type of `lanes` elements: the element itself for one lane."""
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def splat(kind: ir.Type, value: float) -> ir.Constant:
+    """A float constant with `value` in every lane."""
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def zero(kind: ir.Type) -> ir.Constant:
+    """Zero of a float scalar or vector type."""
+    return splat(kind, 0.0)
+
+
+def broadcast(fn: KernelFunction, scalar: ir.Value, lanes: int) -> ir.Value:
+    """A vector whose lanes all hold `scalar`."""
+    if lanes == 1:
+        return scalar
+    kind = vector_type(scalar.type, lanes)
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = fn.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
+    mask = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
+    return fn.builder.shuffle_vector(first, undefined, mask)
+
+
+def part(fn: KernelFunction, vector: ir.Value, start: int, lanes: int) -> ir.Value:
+    """Lanes start .. start+lanes-1 of a vector (a scalar for one lane)."""
+    if not isinstance(vector.type, ir.VectorType) or lanes == vector.type.count:
+        return vector
+    if lanes == 1:
+        return fn.builder.extract_element(vector, ir.Constant(I32, start))
+    mask = ir.Constant(ir.VectorType(I32, lanes), list(range(start, start + lanes)))
+    return fn.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
+
+
+def moved(fn: KernelFunction, pointer: ir.Value, index: ir.Value, element: ir.Type) -> ir.Value:
+    """`pointer` moved by `index` elements, perhaps out of its buffer (nothing may be read there).
+
+    A window that starts in the padding has such a first element.
+    """
+    return fn.builder.gep(pointer, [index], inbounds=False, source_etype=element)
+
+
+def has_fma(target: CpuTarget) -> bool:
+    """Whether products are fused into sums on this instruction set."""
+    return target.isa != "x86-64"
+
+
+def multiply_add(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """a * b + c: one rounding where the instruction set has FMA, two where it does not."""
+    if not has_fma(fn.target):
+        return fn.builder.fadd(fn.builder.fmul(a, b), c)
+    return fn.intrinsic(f"llvm.fma.{intrinsic_suffix(a.type)}", a.type, [a, b, c])
+
+
+def intrinsic_suffix(kind: ir.Type) -> str:
+    """How LLVM spells a float type in the names of intrinsics: v16f32, f64."""
+    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    name = "f32" if isinstance(element, ir.FloatType) else "f64"
+    return f"v{kind.count}{name}" if isinstance(kind, ir.VectorType) else name
+
+
+def zero_tile(shape: TileShape, rows: int, vectors: int) -> Tile:
+    """Accumulators before the first product."""
+    return [[zero(shape.vector)] * vectors for _ in range(rows)]
+
+
+def accumulate(
+    fn: KernelFunction,
+    shape: TileShape,
+    rows: Sequence[ir.Value],
+    panel: ir.Value,
+    stride: ir.Value | int,
+    depth: ir.Value | int,
+    tile: Tile,
+    unroll: int = 1,
+) -> Tile:
+    """tile[r][v] += sum of rows[r][k] * panel[k * stride + v * lanes ..], k < depth ascending.
+
+    rows: pointers with unit steps along k; panel: pointer with `stride` elements per step of k.
+    """
+    count, vectors = len(tile), len(tile[0])
+    steps = fn.dim(depth) if isinstance(depth, int) else depth
+
+    def step(index: ir.Value, values: Sequence[ir.Value], times: int) -> list[ir.Value]:
+        acc = list(values)
+        b = fn.builder
+        width = fn.dim(stride) if isinstance(stride, int) else stride
+        for u in range(times):
+            k = b.add(index, ir.Constant(index.type, u)) if u else index
+            source = fn.at(panel, b.mul(k, width), shape.element)
+            columns = [
+                fn.load(fn.at(source, v * shape.lanes, shape.element), shape.vector)
+                for v in range(vectors)
+            ]
+            for r in range(count):
+                scalar = fn.load(fn.at(rows[r], k, shape.element), shape.element)
+                a = broadcast(fn, scalar, shape.lanes)
+                for v in range(vectors):
+                    at = r * vectors + v
+                    acc[at] = multiply_add(fn, a, columns[v], acc[at])
+        return acc
+
+    flat = [value for row in tile for value in row]
+    begin: ir.Value | int = 0
+    if unroll > 1:
+        whole = fn.builder.sub(steps, fn.builder.srem(steps, ir.Constant(steps.type, unroll)))
+        with fn.carry_loop(0, whole, unroll, flat) as it:
+            it.next = step(it.index, it.values, unroll)
+        flat, begin = it.results, whole
+    with fn.carry_loop(begin, steps, 1, flat) as it:
+        it.next = step(it.index, it.values, 1)
+    flat = it.results
+    return [flat[r * vectors : (r + 1) * vectors] for r in range(count)]

@@ -1,0 +1,145 @@
+"""Where a tile's rows come from: A in place, or a copy of a block of A in scratch.
+
+The register tile wants one pointer per row with unit steps along k. `StridedRows` points into the
+operand; `CopiedRows` first copies a block of rows to scratch, for operands whose k is not unit
+stride and for row strides that map all rows of a tile to the same cache sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from llvmlite import ir
+
+from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.product.register_tile import TileShape, vector_type
+from braze.core.dims import Dim, ceildiv
+
+ROW_PADDING = 16  # elements between copied rows: keeps them off each other's cache sets
+
+
+class Rows(Protocol):
+    """Rows of A as the tile loops see them: `taps` segments of `depth` elements each."""
+
+    base: ir.Value
+
+    @property
+    def taps(self) -> int: ...
+
+    @property
+    def depth(self) -> Dim | ir.Value: ...
+
+    def begin(self, start: ir.Value, stop: ir.Value) -> None:
+        """Prepare rows start .. stop-1; they are the only ones asked for until the next call."""
+
+    def pointers(
+        self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """Where segment `tap` of rows row .. row+count-1 starts; rows after `last` repeat it."""
+
+
+@dataclass(slots=True)
+class StridedRows:
+    """Rows read in place. base: pointer to row 0; row_stride: elements between rows."""
+
+    fn: KernelFunction
+    shape: TileShape
+    base: ir.Value
+    row_stride: Dim
+    depth: Dim | ir.Value
+    taps: int = 1
+
+    def begin(self, start: ir.Value, stop: ir.Value) -> None:
+        """Nothing to prepare."""
+
+    def pointers(
+        self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """See Rows."""
+        return spaced(self.fn, self.shape, self.base, row, self.row_stride, count, last)
+
+
+@dataclass(slots=True)
+class CopiedRows:
+    """Rows copied block by block to `scratch`, which holds `scratch_elements(rows, depth)`."""
+
+    fn: KernelFunction
+    shape: TileShape
+    base: ir.Value
+    row_stride: Dim
+    depth_stride: Dim
+    depth: Dim
+    scratch: ir.Value
+    taps: int = 1
+    _start: ir.Value | None = None
+
+    @staticmethod
+    def pitch(depth: Dim) -> Dim:
+        """Elements from one copied row to the next."""
+        return ceildiv(depth, ROW_PADDING) * ROW_PADDING + ROW_PADDING
+
+    def begin(self, start: ir.Value, stop: ir.Value) -> None:
+        """Copy the block."""
+        fn, b, element = self.fn, self.fn.builder, self.shape.element
+        self._start = start
+        pitch, step = fn.dim(self.pitch(self.depth)), fn.dim(self.row_stride)
+        with fn.loop(start, stop) as row:
+            source = fn.at(self.base, b.mul(row, step), element)
+            target = fn.at(self.scratch, b.mul(b.sub(row, start), pitch), element)
+            copy_row(fn, self.shape, target, source, self.depth, self.depth_stride)
+
+    def pointers(
+        self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """See Rows."""
+        b = self.fn.builder
+        local, pitch = b.sub(row, self._start), self.pitch(self.depth)
+        last = None if last is None else b.sub(last, self._start)
+        return spaced(self.fn, self.shape, self.scratch, local, pitch, count, last)
+
+
+def spaced(
+    fn: KernelFunction,
+    shape: TileShape,
+    base: ir.Value,
+    row: ir.Value,
+    row_stride: Dim,
+    count: int,
+    last: ir.Value | None,
+) -> list[ir.Value]:
+    """Pointers to `count` rows that are `row_stride` elements apart; rows after last repeat it."""
+    b = fn.builder
+    step = fn.dim(row_stride)
+    if last is not None:
+        numbers = clamped(fn, row, count, last)
+        return [fn.at(base, b.mul(number, step), shape.element) for number in numbers]
+    first = fn.at(base, b.mul(row, step), shape.element)
+    return [fn.at(first, b.mul(i64(r), step), shape.element) for r in range(count)]
+
+
+def clamped(fn: KernelFunction, row: ir.Value, count: int, last: ir.Value) -> list[ir.Value]:
+    """Row numbers row .. row+count-1, none larger than `last`."""
+    return [fn.minimum(fn.builder.add(row, i64(r)), last) for r in range(count)]
+
+
+def copy_row(
+    fn: KernelFunction,
+    shape: TileShape,
+    target: ir.Value,
+    source: ir.Value,
+    count: Dim | ir.Value,
+    step: Dim = 1,
+) -> None:
+    """target[i] = source[i * step] for i < count."""
+    b, element = fn.builder, shape.element
+    total = count if isinstance(count, ir.Value) else fn.dim(count)
+    begin: ir.Value | int = 0
+    if step == 1 and shape.lanes > 1:
+        wide = vector_type(element, shape.lanes)
+        begin = b.sub(total, b.srem(total, i64(shape.lanes)))
+        with fn.loop(0, begin, shape.lanes) as i:
+            fn.store(fn.load(fn.at(source, i, element), wide), fn.at(target, i, element))
+    with fn.loop(begin, total) as i:
+        where = b.mul(i, fn.dim(step))
+        fn.store(fn.load(fn.at(source, where, element), element), fn.at(target, i, element))

@@ -1,0 +1,145 @@
+"""From accumulators to the output: the epilogue, column tails and strides.
+
+Light epilogues run on the registers of a tile. Heavy ones (transcendentals would be emitted once
+per register) spill the tile to the stack and run in one loop over its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from llvmlite import ir
+
+from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.product.register_tile import Tile, TileShape, part, vector_type
+from braze.core.dims import Dim
+
+SPARE_ROWS = 3
+
+
+class Finish(Protocol):
+    """What is done to a sum before it is stored (see Epilogue)."""
+
+    @property
+    def light(self) -> bool: ...
+
+    @property
+    def stored(self) -> ir.Type: ...
+
+    def apply(self, value: ir.Value, lanes: int, row: ir.Value, column: ir.Value) -> ir.Value:
+        """The stored values of `lanes` outputs of one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFinish:
+    """Stores sums as they are."""
+
+    stored: ir.Type
+    light: bool = True
+
+    def apply(self, value: ir.Value, lanes: int, row: ir.Value, column: ir.Value) -> ir.Value:
+        """The sums themselves."""
+        return value
+
+
+@dataclass(slots=True)
+class TileSink:
+    """Writes tiles of one product of `m` rows.
+
+    base: pointer to the output element (row 0, column 0) of the current batch; row_flat and
+    column_first: what row 0 and column 0 of the batch are to the epilogue (see Epilogue).
+    """
+
+    fn: KernelFunction
+    shape: TileShape
+    epilogue: Finish
+    row_stride: Dim
+    column_stride: Dim
+    base: ir.Value | None = None
+    row_flat: ir.Value = field(default_factory=lambda: i64(0))
+    column_first: ir.Value = field(default_factory=lambda: i64(0))
+    _spill: ir.Value | None = None
+
+    @property
+    def light(self) -> bool:
+        """Whether tiles should be `put` rather than kept and drained."""
+        return self.epilogue.light
+
+    def put(self, tile: Tile, row: ir.Value, column: ir.Value, width: int) -> None:
+        """Finish rows row.. and columns column .. column+width-1 from registers."""
+        for r, line in enumerate(tile):
+            self._line(line, self.fn.builder.add(row, i64(r)), column, width)
+
+    def keep(self, tile: Tile, at: ir.Value) -> None:
+        """Spill a tile as rows at.. of the stack tile."""
+        fn, b, shape = self.fn, self.fn.builder, self.shape
+        if self._spill is None:
+            # small tiles of a remainder may reach a few rows beyond the tile
+            self._spill = fn.alloca(shape.element, (shape.rows + SPARE_ROWS) * shape.columns)
+        for r, line in enumerate(tile):
+            row = fn.at(self._spill, b.mul(b.add(at, i64(r)), i64(shape.columns)), shape.element)
+            for v, value in enumerate(line):
+                fn.store(value, fn.at(row, v * shape.lanes, shape.element))
+
+    def drain(
+        self, row: ir.Value, count: ir.Value, column: ir.Value, width: int | ir.Value
+    ) -> None:
+        """Finish `count` rows of the stack tile."""
+        fn, b, shape = self.fn, self.fn.builder, self.shape
+        assert self._spill is not None
+        with fn.loop(0, count) as r:
+            source = fn.at(self._spill, b.mul(r, i64(shape.columns)), shape.element)
+            at = b.add(row, r)
+            if isinstance(width, int):
+                for start, lanes in pieces(width, shape.lanes):
+                    value = fn.load(
+                        fn.at(source, start, shape.element), vector_type(shape.element, lanes)
+                    )
+                    self.piece(value, at, b.add(column, i64(start)), lanes)
+            else:
+                self._drain_columns(source, at, column, width)
+
+    def _drain_columns(
+        self, source: ir.Value, row: ir.Value, column: ir.Value, width: ir.Value
+    ) -> None:
+        fn, b, shape = self.fn, self.fn.builder, self.shape
+        whole = b.sub(width, b.srem(width, i64(shape.lanes)))
+        for start, stop, lanes in ((i64(0), whole, shape.lanes), (whole, width, 1)):
+            with fn.loop(start, stop, lanes) as j:
+                value = fn.load(fn.at(source, j, shape.element), vector_type(shape.element, lanes))
+                self.piece(value, row, b.add(column, j), lanes)
+
+    def _line(self, line: list[ir.Value], row: ir.Value, column: ir.Value, width: int) -> None:
+        for start, lanes in pieces(width, self.shape.lanes):
+            vector = line[start // self.shape.lanes]
+            value = part(self.fn, vector, start % self.shape.lanes, lanes)
+            self.piece(value, row, self.fn.builder.add(column, i64(start)), lanes)
+
+    def piece(self, value: ir.Value, row: ir.Value, column: ir.Value, lanes: int) -> None:
+        """Epilogue and store of `lanes` neighbouring columns of one row."""
+        fn, b = self.fn, self.fn.builder
+        result = self.epilogue.apply(
+            value, lanes, b.add(self.row_flat, row), b.add(self.column_first, column)
+        )
+        line = b.mul(row, fn.dim(self.row_stride))
+        step = fn.dim(self.column_stride)
+        element = self.epilogue.stored
+        assert self.base is not None
+        if self.column_stride == 1 or lanes == 1:
+            fn.store(result, fn.at(self.base, b.add(line, b.mul(column, step)), element))
+            return
+        for i in range(lanes):
+            at = b.add(line, b.mul(b.add(column, i64(i)), step))
+            fn.store(part(fn, result, i, 1), fn.at(self.base, at, element))
+
+
+def pieces(width: int, lanes: int) -> Iterator[tuple[int, int]]:
+    """Cut `width` columns into (start, vector length): whole vectors, then powers of two."""
+    start = 0
+    while lanes:
+        while start + lanes <= width:
+            yield start, lanes
+            start += lanes
+        lanes //= 2

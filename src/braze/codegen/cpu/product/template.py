@@ -1,0 +1,220 @@
+"""Matrix products: tactics and code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llvmlite import ir
+
+from braze.codegen.cpu.llvm.function import KernelFunction
+from braze.codegen.cpu.product.blocks import Blocking, TileLoops
+from braze.codegen.cpu.product.epilogue import Epilogue
+from braze.codegen.cpu.product.panels import (
+    CopiedPanels,
+    DirectPanels,
+    PackedPanels,
+    Panels,
+    Source,
+)
+from braze.codegen.cpu.product.register_tile import TileShape
+from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
+from braze.codegen.cpu.product.scratch import Scratch, scratch_base
+from braze.codegen.cpu.product.spec import Product, from_spec
+from braze.codegen.cpu.product.store import TileSink
+from braze.codegen.cpu.product.tactics import LIMITS, conflicts, orders, tile_choices
+from braze.core.dims import Dim, ceildiv
+from braze.core.dtypes import F32, F64, DType
+from braze.core.target import CpuTarget
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, Packing, Tactic
+from braze.ops.lowering import MatmulSpec
+
+TEMPLATE = "gemm"
+
+
+def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
+    """Tactics for a float32 or float64 product, best estimate first; none for other types."""
+    dtype = _dtype(kernel)
+    assert isinstance(kernel.spec, MatmulSpec)
+    if dtype is None:
+        return ()
+    p = from_spec(kernel.spec)
+    found: dict[Tactic, None] = {}
+    for tile in tile_choices(target, dtype, p.m, p.n, p.lhs[0])[:6]:
+        for order, block, group in orders(target, dtype.itemsize, (p.m, p.n, p.k), tile):
+            for a in _lhs_modes(p, dtype, tile.rows):
+                for b in _rhs_modes(p, kernel):
+                    # a copy is made once per outer unit: copied operands belong outside
+                    chosen = "rows" if a == "copy" and b != "copy" else order
+                    chosen = "panels" if b == "copy" else chosen
+                    found[
+                        Tactic(
+                            TEMPLATE,
+                            (
+                                ("rows", tile.rows),
+                                ("vectors", tile.vectors),
+                                ("lanes", tile.lanes),
+                                ("a", a),
+                                ("b", b),
+                                ("order", chosen),
+                                ("block", block),
+                                ("group", group),
+                            ),
+                        )
+                    ] = None
+    return tuple(_spread(list(found), LIMITS[level]))
+
+
+def _spread(tactics: list[Tactic], limit: int) -> Iterator[Tactic]:
+    """The first `limit` tactics, register tiles in turn so that a short list is a varied one."""
+    by_tile: dict[tuple[int | str, int | str], list[Tactic]] = {}
+    for tactic in tactics:
+        by_tile.setdefault((tactic["rows"], tactic["vectors"]), []).append(tactic)
+    depth = max((len(group) for group in by_tile.values()), default=0)
+    ordered = [g[i] for i in range(depth) for g in by_tile.values() if i < len(g)]
+    yield from ordered[:limit]
+
+
+def _dtype(kernel: AnchorKernel) -> DType | None:
+    assert isinstance(kernel.spec, MatmulSpec)
+    lhs = kernel.inputs[kernel.spec.lhs.slot].dtype
+    rhs = kernel.inputs[kernel.spec.rhs.slot].dtype
+    return lhs if lhs == rhs and lhs in (F32, F64) else None
+
+
+def _lhs_modes(p: Product, dtype: DType, rows: int) -> tuple[str, ...]:
+    if p.lhs[1] != 1 and p.k != 1:
+        return ("copy",)
+    if rows == 1 or p.m == 1:
+        return ("direct",)
+    if conflicts(p.lhs[0], dtype.itemsize, rows):
+        return ("copy", "direct")
+    return ("direct", "copy") if p.n != 1 else ("direct",)
+
+
+def _rhs_modes(p: Product, kernel: AnchorKernel) -> tuple[str, ...]:
+    assert isinstance(kernel.spec, MatmulSpec)
+    sizes = (p.n, p.k, p.rhs_offset, *p.rhs, *(x for a in p.batch for x in (a.size, a.rhs)))
+    if kernel.spec.rhs.slot in kernel.constant and all(isinstance(s, int) for s in sizes):
+        return ("packed",)
+    if p.rhs[1] == 1:
+        few = isinstance(p.m, int) and p.m <= 32
+        return ("direct", "copy") if few else ("copy", "direct")
+    return ("copy",)
+
+
+def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
+    """Code for one product; `tactic` is one of `matmul_tactics`."""
+    spec, dtype = kernel.spec, _dtype(kernel)
+    assert isinstance(spec, MatmulSpec) and dtype is not None
+    p = from_spec(spec)
+    rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
+    shape = TileShape(rows, vectors, lanes, dtype)
+    blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
+    scratch = Scratch(dtype.itemsize)
+    regions = _regions(p, shape, blocking, tactic, scratch)
+    count = len(kernel.inputs) + 1
+    fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
+    base = scratch_base(fn, count, scratch.used) if scratch.used != 0 else None
+    copies, columns = (
+        None if at is None or base is None else fn.at(base, fn.dim(at), ir.IntType(8))
+        for at in regions
+    )
+    lines, panels, source = _operands(fn, spec, p, shape, tactic, (copies, columns))
+    epilogue = Epilogue(fn, kernel, (*spec.batch, spec.m, spec.n))
+    sink = TileSink(fn, shape, epilogue, p.out[0], p.out[1])
+    packed = tactic["b"] == "packed"
+
+    def bind(batch: ir.Value) -> None:
+        lhs, rhs, out = _offsets(fn, p, batch, shape.columns, packed)
+        lines.base = fn.at(fn.buffer(spec.lhs.slot, shape.element), lhs, shape.element)
+        source.base = fn.at(fn.buffer(spec.rhs.slot, shape.element), rhs, shape.element)
+        output = fn.buffer(len(kernel.inputs), epilogue.stored)
+        sink.base = fn.at(output, out, epilogue.stored)
+        sink.row_flat = fn.builder.mul(batch, fn.dim(p.m))
+
+    TileLoops(fn, shape, blocking, p.m, p.n, lines, panels, sink, bind).run(p.batches)
+    packings = ((spec.rhs.slot, _packing(p, shape.columns)),) if packed else ()
+    code, params = fn.finish(speed=1, unroll=False)
+    return CompiledKernel(TEMPLATE, target.isa, code, params, True, packings, scratch.used)
+
+
+def _regions(
+    p: Product, shape: TileShape, blocking: Blocking, tactic: Tactic, scratch: Scratch
+) -> tuple[Dim | None, Dim | None]:
+    """Scratch for copied rows and copied panels, as byte offsets."""
+    rows = panels = None
+    if tactic["a"] == "copy":
+        rows = scratch.take(CopiedRows.pitch(p.k) * blocking.block_tiles * shape.rows)
+    if tactic["b"] == "copy":
+        panels = scratch.take(p.k * shape.columns * blocking.group_panels)
+    elif tactic["b"] == "direct" and p.n % shape.columns != 0:
+        panels = scratch.take(p.k * shape.columns)
+    return rows, panels
+
+
+def _operands(
+    fn: KernelFunction,
+    spec: MatmulSpec,
+    p: Product,
+    shape: TileShape,
+    tactic: Tactic,
+    scratch: tuple[ir.Value | None, ir.Value | None],
+) -> tuple[Rows, Panels, Source]:
+    """How the tactic reads both operands; their bases are bound per batch."""
+    lhs = fn.buffer(spec.lhs.slot, shape.element)
+    source = Source(fn.buffer(spec.rhs.slot, shape.element), p.rhs[0], p.rhs[1], p.k, p.n)
+    rows: Rows = StridedRows(fn, shape, lhs, p.lhs[0], p.k)
+    if tactic["a"] == "copy":
+        rows = CopiedRows(fn, shape, lhs, p.lhs[0], p.lhs[1], p.k, scratch[0])
+    panels: Panels
+    if tactic["b"] == "packed":
+        panels = PackedPanels(fn, shape, source)
+    elif tactic["b"] == "copy":
+        panels = CopiedPanels(fn, shape, source, scratch[1])
+    else:
+        panels = DirectPanels(fn, shape, source, scratch[1])
+    return rows, panels, source
+
+
+def _offsets(
+    fn: KernelFunction, p: Product, batch: ir.Value, columns: int, packed: bool
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Element offsets of matrix `batch` in lhs, rhs (packed or not) and out."""
+    b = fn.builder
+    start = (p.lhs_offset, 0 if packed else p.rhs_offset, p.out_offset)
+    totals = [fn.dim(offset) for offset in start]
+    rest = batch
+    panel_step: Dim = p.k * columns * ceildiv(p.n, columns)
+    for axis in reversed(p.batch):
+        size = fn.dim(axis.size)
+        index, rest = b.srem(rest, size), b.sdiv(rest, size)
+        rhs = axis.rhs
+        if packed and axis.rhs != 0:
+            rhs = panel_step
+            panel_step = panel_step * axis.size
+        for i, step in enumerate((axis.lhs, rhs, axis.out)):
+            if step != 0:
+                totals[i] = b.add(totals[i], b.mul(index, fn.dim(step)))
+    return totals[0], totals[1], totals[2]
+
+
+def _packing(p: Product, columns: int) -> Packing:
+    kept = [axis for axis in p.batch if axis.rhs != 0]
+    values: list[tuple[str, Dim]] = [
+        ("columns", columns),
+        ("offset", p.rhs_offset),
+        ("k", p.k),
+        ("n", p.n),
+        ("k_stride", p.rhs[0]),
+        ("n_stride", p.rhs[1]),
+        ("batch_axes", len(kept)),
+    ]
+    for i, axis in enumerate(kept):
+        values += [(f"size{i}", axis.size), (f"stride{i}", axis.rhs)]
+    return Packing("matmul_panels", tuple((key, static(value)) for key, value in values))
+
+
+def static(size: Dim) -> int:
+    """A size that tactics guarantee to be a number."""
+    assert isinstance(size, int)
+    return size

@@ -1,0 +1,243 @@
+"""Tensors made from nothing but sizes and literals: Constant, ConstantOfShape, Range, EyeLike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from braze.core import dims
+from braze.core.dims import Dim
+from braze.core.dtypes import BF16, BOOL, F32, I64, DType, from_onnx
+from braze.expr import scalar
+from braze.expr.scalar import Expr
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import TensorType, Value
+from braze.ops.base import Array, InferContext, OnnxNode, Op
+from braze.ops.lowering import Lowering, Pointwise
+from braze.ops.pointwise.cast import cast_array
+from braze.ops.writing.arguments import known_sizes
+from braze.ops.writing.precision import compute_type, from_bfloat16
+from braze.ops.writing.size_arithmetic import as_dim, maximum, wrap
+
+MAX_KNOWN: Final = 1024
+
+
+@dataclass(frozen=True)
+class ConstantOfShape(Op):
+    """A tensor of `shape` (no inputs) with every element `value`."""
+
+    shape: tuple[Dim, ...]
+    value: float
+    dtype: DType
+
+    def infer(
+        self, inputs: Sequence[TensorType | None], ctx: InferContext
+    ) -> tuple[TensorType, ...]:
+        return (TensorType(self.dtype, self.shape),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        one = np.asarray(self.value, np.float64 if self.dtype.is_float else self.dtype.numpy)
+        return (np.full(self.shape, cast_array(one, self.dtype)),)
+
+    def known(
+        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+    ) -> tuple[Array, ...] | None:
+        size = dims.product(self.shape)
+        # a size of 0 makes the product 0 whatever the symbols are
+        if not dims.is_static(self.shape) or as_dim(self.value) is None:
+            return None
+        if not isinstance(size, int) or size > MAX_KNOWN:
+            return None
+        return (np.full(self.shape, self.value, dtype=object),)
+
+    def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
+        return Pointwise(scalar.const(self.value, self.dtype))
+
+
+@dataclass(frozen=True)
+class Range(Op):
+    """start + i * delta for i below `length` (no inputs); computed in float32 for half types.
+
+    start and delta are sizes or numbers; sizes in a float range are converted first.
+    """
+
+    start: Dim | float
+    delta: Dim | float
+    length: Dim
+    dtype: DType
+
+    def infer(
+        self, inputs: Sequence[TensorType | None], ctx: InferContext
+    ) -> tuple[TensorType, ...]:
+        return (TensorType(self.dtype, (self.length,)),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        wide = compute_type(self.dtype).numpy
+        with np.errstate(all="ignore"):
+            assert isinstance(self.length, int), self.length
+            steps = np.arange(self.length).astype(wide) * np.asarray(self.delta, wide)
+            values = np.asarray(self.start, wide) + steps
+        return (cast_array(values, self.dtype),)
+
+    def known(
+        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+    ) -> tuple[Array, ...] | None:
+        start, delta = as_dim(self.start), as_dim(self.delta)
+        if not isinstance(self.length, int) or self.length > MAX_KNOWN:
+            return None
+        if start is None or delta is None or not self.dtype.is_int:
+            return None
+        out = np.empty((self.length,), dtype=object)
+        for i in range(self.length):
+            out[i] = wrap(start + delta * i, self.dtype)
+        return (out,)
+
+    def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
+        wide = compute_type(self.dtype)
+        step = scalar.binary("mul", scalar.cast(scalar.axis(0), wide), _number(self.delta, wide))
+        value = scalar.binary("add", _number(self.start, wide), step)
+        return Pointwise(scalar.cast(value, self.dtype))
+
+
+def _number(x: Dim | float, dtype: DType) -> Expr:
+    """A literal or a size as a value of `dtype`."""
+    if isinstance(x, (int, float)):
+        return scalar.const(x, dtype)
+    return scalar.cast(scalar.dim(x), dtype)
+
+
+@dataclass(frozen=True)
+class Eye(Op):
+    """1 where column - row == k, else 0 (no inputs)."""
+
+    rows: Dim
+    columns: Dim
+    k: int
+    dtype: DType
+
+    @property
+    def name(self) -> str:
+        return "EyeLike"
+
+    def infer(
+        self, inputs: Sequence[TensorType | None], ctx: InferContext
+    ) -> tuple[TensorType, ...]:
+        return (TensorType(self.dtype, (self.rows, self.columns)),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        return (cast_array(np.eye(self.rows, self.columns, self.k), self.dtype),)  # type: ignore[arg-type]
+
+    def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
+        offset = scalar.binary("sub", scalar.axis(1), scalar.axis(0))
+        hit = scalar.binary("eq", offset, scalar.const(self.k, I64))
+        return Pointwise(scalar.cast(hit, self.dtype))
+
+
+# --------------------------------------------------------------------------- importers
+
+
+def constant_from(g: GraphBuilder, array: Array) -> Value:
+    """A constant from an array as attributes hold it (bfloat16 by its own numpy dtype)."""
+    if array.dtype.name == "bfloat16":
+        return g.constant(np.ascontiguousarray(array).view(np.uint16), dtype=BF16)
+    return g.constant(array)
+
+
+def import_constant(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+    """Constant with any numeric attribute."""
+    given = {k: v for k, v in n.attributes.items() if k.startswith("value")}
+    if len(given) != 1:
+        raise n.unsupported("needs exactly one value attribute; dense and numeric")
+    ((kind, value),) = given.items()
+    if kind == "value":
+        return (constant_from(g, np.asarray(value)),)
+    if kind in ("value_float", "value_floats"):
+        return (g.constant(np.asarray(value, np.float32)),)
+    if kind in ("value_int", "value_ints"):
+        return (g.constant(np.asarray(value, np.int64)),)
+    raise n.unsupported("strings are not supported; remove them from the model")
+
+
+def import_constant_of_shape(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+    """ConstantOfShape: sizes must be known at import; the value defaults to float32 zero."""
+    shape = known_sizes(n, g, 0, "the shape")
+    given = n.attr("value")
+    if given is None:
+        return (g.add1(ConstantOfShape(shape, 0.0, F32)),)
+    v = constant_from(g, np.asarray(given))
+    array = g.array(v)
+    if array is None or array.size != 1:
+        raise n.invalid("value must hold one element")
+    element = (from_bfloat16(array) if v.dtype is BF16 else array).reshape(-1)[0].item()
+    return (g.add1(ConstantOfShape(shape, element, v.dtype)),)
+
+
+def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+    """Range: start, limit and delta must be constants or sizes."""
+    dtype = n.need(0).dtype
+    start, limit, delta = (_scalar(n, g, i) for i in range(3))
+    if delta == 0:
+        raise n.invalid("delta is 0; give a step")
+    numbers = [x for x in (start, limit, delta) if isinstance(x, (int, float))]
+    length: Dim
+    if len(numbers) == 3 and dtype.is_float:
+        length = max(0, math.ceil((limit - start) / delta))
+    else:
+        first, end, step = as_dim(start), as_dim(limit), as_dim(delta)
+        if first is None or end is None or step is None:
+            raise n.unsupported("mixes sizes and fractions; compute the bounds in integers")
+        if not isinstance(step, int):
+            raise n.unsupported("delta depends on a dynamic size; make it a constant")
+        span = end - first if step > 0 else first - end
+        length = maximum(dims.ceildiv(span, abs(step)), 0)
+    return (g.add1(Range(start, delta, length, dtype)),)
+
+
+def _scalar(n: OnnxNode, g: GraphBuilder, index: int) -> Any:
+    """The single element of an input: a number or a size."""
+    v = n.need(index)
+    array = g.array(v)
+    if array is not None:
+        plain = from_bfloat16(array) if v.dtype is BF16 else array
+        return plain.reshape(-1)[0].item()
+    return known_sizes(n, g, index, "start, limit or delta")[0]
+
+
+def import_eye_like(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+    """EyeLike: the sizes of input 0, and its type unless `dtype` says otherwise."""
+    x = n.need(0)
+    if x.type.rank != 2:
+        raise n.invalid(f"input has rank {x.type.rank} but must be a matrix")
+    number = n.attr("dtype")
+    dtype = x.dtype if number is None else from_onnx(number, f"node {n.name!r} (EyeLike)")
+    return (g.add1(Eye(x.shape[0], x.shape[1], int(n.attr("k", 0)), dtype)),)
+
+
+def import_identity(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+    """Identity: the value itself."""
+    return (n.need(0),)
+
+
+def _is_zero(n: OnnxNode, g: GraphBuilder) -> bool:
+    """True when the dropout ratio (input 1, 0.5 by default) is the constant 0."""
+    ratio = g.array(n.input(1))
+    return ratio is not None and not ratio.any()
+
+
+def import_dropout(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+    """Dropout for inference: the value itself, and a mask of all true if asked for."""
+    training = n.input(2)
+    if training is not None:
+        array = g.array(training)
+        if array is None or (bool(array.reshape(-1)[0]) and not _is_zero(n, g)):
+            raise n.unsupported("training mode is not supported; export the model for inference")
+    x = n.need(0)
+    if n.num_outputs < 2:
+        return (x,)
+    # before opset 10 the mask has the type of the data
+    dtype = x.dtype if n.opset < 10 else BOOL
+    return x, g.add1(ConstantOfShape(x.shape, 1, dtype))

@@ -1,0 +1,95 @@
+"""Evaluate at build time what does not depend on the graph's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from braze.core.dims import is_static, static_size
+from braze.core.dtypes import BF16
+from braze.core.errors import BrazeError
+from braze.ir.editor import GraphEditor, Rewriter
+from braze.ir.graph import Graph, Node, Value
+from braze.ops.base import Array
+from braze.ops.writing.precision import from_bfloat16, to_bfloat16
+from braze.passes.base import PassContext
+from braze.passes.rewrite import describe
+
+# A result may always be this large; a larger one (an Expand or a fill) is folded only when it is
+# at most GROWTH times its constant inputs (a Cast of weights), so that folding cannot make an
+# engine explode.
+SMALL_BYTES: Final = 1 << 16
+GROWTH: Final = 4
+
+
+def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
+    """Replace nodes with constant inputs, and sizes that are known, by constants."""
+    editor = GraphEditor(graph)
+    for node in editor.walk():
+        if not all(is_static(v.shape) for v in node.outputs):
+            continue
+        built = editor.rewriter([node])
+        results = _evaluate(node, editor) or _known_sizes(node, built)
+        if results is None or not _fits(node, results):
+            continue
+        new = {
+            v: built.constant(a, v.name, v.dtype)
+            for v, a in zip(node.outputs, results, strict=True)
+        }
+        ctx.trace.decide("fold", at=describe(node))
+        editor.commit(built, node, new)
+    return editor.finish()
+
+
+def _evaluate(node: Node, editor: GraphEditor) -> Sequence[Array] | None:
+    """Results in storage form, or None when an input is not constant or the op refuses."""
+    given = [v for v in node.inputs if v is not None]
+    if any(v not in editor.constants for v in given):
+        return None
+    small = sum(_bytes(v) for v in node.outputs) <= SMALL_BYTES
+    if not small and sum(map(_bytes, node.outputs)) > GROWTH * sum(map(_bytes, given)):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            results = node.op.reference(*(_wide(v, editor) for v in node.inputs))
+    except (BrazeError, IndexError, ValueError, TypeError):
+        # wrong data (an index out of range): the engine reports it when the node runs
+        return None
+    return [
+        to_bfloat16(np.asarray(a)) if v.dtype is BF16 else np.asarray(a)
+        for v, a in zip(node.outputs, results, strict=True)
+    ]
+
+
+def _wide(value: Value | None, editor: GraphEditor) -> Array | None:
+    array = editor.array(value)
+    if array is not None and value is not None and value.dtype is BF16:
+        return from_bfloat16(array)
+    return array
+
+
+def _bytes(value: Value) -> int:
+    return static_size(tuple(int(d) for d in value.shape if isinstance(d, int))) * (
+        value.dtype.itemsize
+    )
+
+
+def _known_sizes(node: Node, built: Rewriter) -> Sequence[Array] | None:
+    """Integer results that follow from static shapes alone (Shape of a static tensor)."""
+    if not all(v.dtype.is_int for v in node.outputs):
+        return None
+    types = [None if v is None else v.type for v in node.inputs]
+    contents = node.op.known([built.sizes(v) for v in node.inputs], types)
+    if contents is None or not all(is_static(c.reshape(-1)) for c in contents):
+        return None
+    return [c.astype(v.dtype.numpy) for v, c in zip(node.outputs, contents, strict=True)]
+
+
+def _fits(node: Node, results: Sequence[Array]) -> bool:
+    """Whether results are what the node's types promise (a data-dependent shape is not)."""
+    return all(
+        a.shape == v.shape and a.dtype == v.dtype.numpy
+        for v, a in zip(node.outputs, results, strict=True)
+    )
