@@ -12,11 +12,12 @@ PYTEST_ARGS ?= -n 2 --dist loadgroup
 
 SOURCES := pyproject.toml README.md LICENSE $(shell find src native -type f -not -path '*/__pycache__/*' -not -path 'src/braze/lib/*')
 
-.PHONY: demo test lint native-test sanitize pytest models clean help
+.PHONY: demo test lint native native-test sanitize pytest models clean help
 
 help:
 	@echo "make demo        fetch three OCR networks, build engines, read a page (PICTURES=... for yours)"
 	@echo "make test        lint, type check, native tests, and all Python tests"
+	@echo "make native      build the native runtime into src/braze/lib"
 	@echo "make sanitize    the native tests under ASan + UBSan and under TSan"
 	@echo "make clean       remove .venv, build, out (models stay)"
 
@@ -38,6 +39,12 @@ models: $(VENV)/dev.stamp
 pytest: $(VENV)/dev.stamp models
 	BRAZE_MODELS=$(abspath $(MODELS)) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# The runtime of a source tree, into src/braze/lib: what PYTHONPATH=src then runs.
+native: $(VENV)/dev.stamp
+	$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DBRAZE_WERROR=ON
+	$(BIN)/cmake --build build/native
+	$(BIN)/cmake --install build/native --prefix src --component runtime
+
 native-test: $(VENV)/dev.stamp
 	$(call native_tests,plain,)
 
@@ -49,7 +56,7 @@ comma := ,
 # $(1): name of the build folder, $(2): sanitizers
 define native_tests
 	$(BIN)/cmake -S native -B build/native-$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
-		-DCMAKE_BUILD_TYPE=RelWithDebInfo -DBRAZE_BUILD_TESTS=ON -DBRAZE_SANITIZE=$(2)
+		-DCMAKE_BUILD_TYPE=RelWithDebInfo -DBRAZE_BUILD_TESTS=ON -DBRAZE_WERROR=ON -DBRAZE_SANITIZE=$(2)
 	$(BIN)/cmake --build build/native-$(1)
 	$(BIN)/ctest --test-dir build/native-$(1) --output-on-failure --no-tests=error
 endef

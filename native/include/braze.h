@@ -4,6 +4,14 @@
  * sentence for the last failure on the calling thread. Handles may be used from several threads at
  * once, except that a handle must not be destroyed while a call on it is running. Out-parameters
  * are written on success only.
+ *
+ * Structs start with struct_size: the caller sets it to sizeof the struct before the call, also for
+ * structs that the library fills. So a program keeps working with a newer library, which then knows
+ * more fields than it.
+ *
+ * Callbacks run on the thread that runs the engine and while the context is in use. They must not
+ * call that context (which fails with BRAZE_ERROR_EXECUTION) nor destroy it, and should not throw: an
+ * exception ends the run, which then fails.
  */
 #ifndef BRAZE_H_
 #define BRAZE_H_
@@ -15,7 +23,7 @@ extern "C" {
 #endif
 
 #define BRAZE_API __attribute__((visibility("default")))
-#define BRAZE_ABI_VERSION 1
+#define BRAZE_ABI_VERSION 2
 
 typedef int32_t braze_status;
 
@@ -71,6 +79,7 @@ BRAZE_API braze_status braze_engine_bytes(const braze_engine* engine, const void
                                           uint64_t* size);
 
 typedef struct braze_tensor_info {
+  uint64_t struct_size;
   const char* name;
   const char* dtype; /* "float32", "int64", ... */
   int32_t dtype_bytes;
@@ -81,13 +90,14 @@ typedef struct braze_tensor_info {
 } braze_tensor_info;
 
 typedef struct braze_step_info {
+  uint64_t struct_size;
   const char* name;
   const char* tactic;
   const char* origins; /* separated by ", " */
   int32_t parallel;
 } braze_step_info;
 
-/* Bindings are numbered inputs first, then outputs. */
+/* Bindings are numbered inputs first, then outputs. Counts are -1 for a null engine. */
 BRAZE_API int32_t braze_engine_num_inputs(const braze_engine* engine);
 BRAZE_API int32_t braze_engine_num_outputs(const braze_engine* engine);
 BRAZE_API int32_t braze_engine_num_profiles(const braze_engine* engine);
@@ -115,6 +125,7 @@ typedef void (*braze_debug_fn)(void* user, int32_t debug_tensor, const void* dat
                                const int64_t* dims, int32_t rank, int64_t bytes);
 
 typedef struct braze_run_options {
+  uint64_t struct_size;
   int32_t num_workers;      /* 0: the engine's; never more than it was built for */
   int32_t reserved;         /* 0 */
   braze_profile_fn profile; /* NULL: no profiling */
@@ -138,17 +149,20 @@ BRAZE_API braze_status braze_context_binding_shape(braze_context* context, int32
 /* The profile in use for the current shapes, and the bytes of its arena. */
 BRAZE_API braze_status braze_context_profile(braze_context* context, int32_t* profile,
                                              int64_t* arena_bytes);
-/* Set shapes and run, atomically with regard to other threads. memory: one entry a binding. */
+/* Set shapes and run, atomically with regard to other threads. memory: one entry a binding.
+ * The memory of an output must not overlap that of an input or of another output: kernels read and
+ * write in any order. Inputs may share memory. options may be NULL. */
 BRAZE_API braze_status braze_context_run(braze_context* context, const int64_t* dims, int64_t count,
-                                         const braze_memory* memory,
+                                         const braze_memory* memory, int64_t memory_count,
                                          const braze_run_options* options);
 /* The stateful way: bind memory, then execute or enqueue with the shapes set before. */
 BRAZE_API braze_status braze_context_bind(braze_context* context, int32_t binding, void* data,
                                           int64_t bytes);
 BRAZE_API braze_status braze_context_execute(braze_context* context,
                                              const braze_run_options* options);
-/* Shapes and addresses are taken now; the run happens when the stream comes to it. */
-BRAZE_API braze_status braze_context_enqueue(braze_context* context, braze_stream* stream);
+/* Shapes, addresses and options are taken now; the run happens when the stream comes to it. */
+BRAZE_API braze_status braze_context_enqueue(braze_context* context, braze_stream* stream,
+                                             const braze_run_options* options);
 
 /* ---- streams and events ----------------------------------------------------------------- */
 
@@ -157,7 +171,8 @@ typedef void (*braze_host_fn)(void* user);
 BRAZE_API braze_status braze_stream_create(braze_stream** out);
 /* Waits for the work already enqueued. */
 BRAZE_API void braze_stream_destroy(braze_stream* stream);
-/* Waits for everything enqueued so far; returns the first failure since the last call. */
+/* Waits for everything enqueued so far; returns the first failure since the last call. Work on the
+ * stream cannot wait for the stream itself. */
 BRAZE_API braze_status braze_stream_synchronize(braze_stream* stream);
 /* done: 1 when nothing is left to do. */
 BRAZE_API braze_status braze_stream_query(braze_stream* stream, int32_t* done);

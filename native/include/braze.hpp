@@ -84,7 +84,8 @@ class Engine {
     const std::int32_t count =
         braze_engine_num_inputs(handle()) + braze_engine_num_outputs(handle());
     for (std::int32_t i = 0; i < count; ++i) {
-      braze_tensor_info info;
+      braze_tensor_info info = {};
+      info.struct_size = sizeof(info);
       check(braze_engine_binding(handle(), i, &info));
       tensors_.push_back({info.name, info.dtype, info.dtype_bytes, info.is_output != 0,
                           std::vector<std::int64_t>(info.dims, info.dims + info.rank)});
@@ -174,11 +175,14 @@ class Context {
   // num_workers: 0 for the engine's own number.
   void execute(std::int32_t num_workers = 0) {
     braze_run_options options = {};
+    options.struct_size = sizeof(options);
     options.num_workers = num_workers;
     check(braze_context_execute(handle(), &options));
   }
 
-  void enqueue(Stream& stream) { check(braze_context_enqueue(handle(), stream.handle())); }
+  void enqueue(Stream& stream) {
+    check(braze_context_enqueue(handle(), stream.handle(), nullptr));
+  }
 
   braze_context* handle() const { return handle_.get(); }
 

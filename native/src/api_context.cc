@@ -1,14 +1,16 @@
 // The C functions for contexts.
+#include "abi_struct.h"
 #include "handles.h"
 
 using braze::guarded;
 
 namespace {
 
-const braze_run_options kDefaultOptions = {0, 0, nullptr, nullptr, nullptr};
+constexpr size_t kFirstOptions = offsetof(braze_run_options, user) + sizeof(void*);
 
-const braze_run_options& or_default(const braze_run_options* options) {
-  return options ? *options : kDefaultOptions;
+braze_run_options or_default(const braze_run_options* options) {
+  if (options) return braze::read_struct(*options, kFirstOptions, "braze_run_options");
+  return {};
 }
 
 }  // namespace
@@ -53,10 +55,11 @@ braze_status braze_context_profile(braze_context* context, int32_t* profile, int
 }
 
 braze_status braze_context_run(braze_context* context, const int64_t* dims, int64_t count,
-                               const braze_memory* memory, const braze_run_options* options) {
+                               const braze_memory* memory, int64_t memory_count,
+                               const braze_run_options* options) {
   return guarded([&] {
     braze::need(context, dims, memory);
-    context->context->run(dims, count, memory, or_default(options));
+    context->context->run(dims, count, memory, memory_count, or_default(options));
   });
 }
 
@@ -75,11 +78,14 @@ braze_status braze_context_execute(braze_context* context, const braze_run_optio
   });
 }
 
-braze_status braze_context_enqueue(braze_context* context, braze_stream* stream) {
+braze_status braze_context_enqueue(braze_context* context, braze_stream* stream,
+                                   const braze_run_options* options) {
   return guarded([&] {
     braze::need(context, stream);
     const std::shared_ptr<braze::Context> target = context->context;
     stream->stream.enqueue(
-        [target, request = target->request()] { target->run(request, kDefaultOptions); });
+        [target, request = target->request(), taken = or_default(options)] {
+          target->run(request, taken);
+        });
   });
 }

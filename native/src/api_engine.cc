@@ -1,6 +1,7 @@
 // The C functions for the library, the machine and engines.
 #include <cstring>
 
+#include "abi_struct.h"
 #include "cpu_features.h"
 #include "handles.h"
 
@@ -28,10 +29,20 @@ braze_tensor_info tensor_info(const std::string& name, int32_t dtype,
                               const std::vector<int64_t>& dims) {
   const format::DTypeRow& row = format::kDTypes[dtype];
   const auto rank = static_cast<int32_t>(dims.size());
-  return {name.c_str(), row.name.data(), row.bytes, rank, 0, 0, dims.data()};
+  return {0, name.c_str(), row.name.data(), row.bytes, rank, 0, 0, dims.data()};
 }
 
-int32_t count_of(size_t count) { return static_cast<int32_t>(count); }
+constexpr size_t kFirstTensorInfo = offsetof(braze_tensor_info, dims) + sizeof(void*);
+constexpr size_t kFirstStepInfo = offsetof(braze_step_info, parallel) + sizeof(int32_t);
+
+void write_info(const braze_tensor_info& info, braze_tensor_info* out) {
+  write_struct(info, *out, kFirstTensorInfo, "braze_tensor_info");
+}
+
+template <class T>
+int32_t count_of(const braze_engine* engine, std::vector<T> Plan::* list) {
+  return engine ? static_cast<int32_t>((engine->engine->plan().*list).size()) : -1;
+}
 
 }  // namespace
 
@@ -102,26 +113,28 @@ braze_status braze_engine_bytes(const braze_engine* engine, const void** data, u
 }
 
 int32_t braze_engine_num_inputs(const braze_engine* engine) {
-  return braze::count_of(engine->engine->plan().inputs.size());
+  return braze::count_of(engine, &braze::Plan::inputs);
 }
 
 int32_t braze_engine_num_outputs(const braze_engine* engine) {
-  return braze::count_of(engine->engine->plan().outputs.size());
+  return braze::count_of(engine, &braze::Plan::outputs);
 }
 
 int32_t braze_engine_num_profiles(const braze_engine* engine) {
-  return braze::count_of(engine->engine->plan().profiles.size());
+  return braze::count_of(engine, &braze::Plan::profiles);
 }
 
 int32_t braze_engine_num_steps(const braze_engine* engine) {
-  return braze::count_of(engine->engine->plan().steps.size());
+  return braze::count_of(engine, &braze::Plan::steps);
 }
 
 int32_t braze_engine_num_debug_tensors(const braze_engine* engine) {
-  return braze::count_of(engine->engine->plan().debug.size());
+  return braze::count_of(engine, &braze::Plan::debug);
 }
 
-int32_t braze_engine_threads(const braze_engine* engine) { return engine->engine->threads(); }
+int32_t braze_engine_threads(const braze_engine* engine) {
+  return engine ? engine->engine->threads() : -1;
+}
 
 braze_status braze_engine_binding(const braze_engine* engine, int32_t binding,
                                   braze_tensor_info* out) {
@@ -130,9 +143,11 @@ braze_status braze_engine_binding(const braze_engine* engine, int32_t binding,
     const braze::Plan& plan = engine->engine->plan();
     const size_t index = braze::checked(binding, plan.num_bindings(), "binding");
     const braze::Binding& b = plan.binding(index);
-    *out = braze::tensor_info(b.name, b.dtype, engine->engine->static_dims(index));
-    out->is_output = index >= plan.inputs.size();
-    out->has_value = b.has_value;
+    braze_tensor_info info =
+        braze::tensor_info(b.name, b.dtype, engine->engine->static_dims(index));
+    info.is_output = index >= plan.inputs.size();
+    info.has_value = b.has_value;
+    braze::write_info(info, out);
   });
 }
 
@@ -143,7 +158,7 @@ braze_status braze_engine_debug_tensor(const braze_engine* engine, int32_t index
     const braze::Plan& plan = engine->engine->plan();
     const size_t i = braze::checked(index, plan.debug.size(), "debug tensor");
     const braze::DebugTensor& d = plan.debug[i];
-    *out = braze::tensor_info(d.name, d.dtype, engine->engine->debug_dims(i));
+    braze::write_info(braze::tensor_info(d.name, d.dtype, engine->engine->debug_dims(i)), out);
   });
 }
 
@@ -152,6 +167,7 @@ braze_status braze_engine_step(const braze_engine* engine, int32_t step, braze_s
     braze::need(engine, out);
     const braze::Plan& plan = engine->engine->plan();
     const braze::Step& s = plan.steps[braze::checked(step, plan.steps.size(), "step")];
-    *out = {s.name.c_str(), s.tactic.c_str(), s.origins.c_str(), s.parallel};
+    braze::write_struct({0, s.name.c_str(), s.tactic.c_str(), s.origins.c_str(), s.parallel}, *out,
+                        braze::kFirstStepInfo, "braze_step_info");
   });
 }

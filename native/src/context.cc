@@ -127,9 +127,13 @@ void Context::run(const Request& request, const braze_run_options& options) {
 }
 
 void Context::run(const int64_t* dims, int64_t count, const braze_memory* memory,
-                  const braze_run_options& options) {
+                  int64_t memory_count, const braze_run_options& options) {
   const Lock lock(mutex_);
   check_count(count);
+  if (memory_count != static_cast<int64_t>(memory_.size())) {
+    fail(BRAZE_ERROR_BINDING, "memory is given for ", memory_count,
+         " tensors but the engine has ", memory_.size(), " inputs and outputs");
+  }
   execute_locked(dims, memory, options);
 }
 

@@ -33,7 +33,7 @@ class Context {
   };
   Request request();  // what is set now
   void run(const Request& request, const braze_run_options& options);
-  void run(const int64_t* dims, int64_t count, const braze_memory* memory,
+  void run(const int64_t* dims, int64_t count, const braze_memory* memory, int64_t memory_count,
            const braze_run_options& options);
 
  private:

@@ -23,6 +23,10 @@ class Error : public std::exception {
   std::string message_;
 };
 
+// What is said of an exception that has no message of its own.
+inline constexpr const char* kUnknownException =
+    "a callback threw something that is no std::exception; let no exception leave a callback";
+
 inline void append(std::string& out, std::string_view text) { out.append(text); }
 
 template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>

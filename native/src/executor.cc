@@ -89,7 +89,12 @@ void execute(const Engine& engine, LaunchTable& table, int32_t num_workers,
     const KernelFloatMode mode;
     const PoolClaim claim(num_workers, table.has_parallel_step());
     if (options.profile || options.debug) {
-      run_with_hooks(engine, table, claim, options);
+      try {
+        run_with_hooks(engine, table, claim, options);
+      } catch (...) {  // of a hook
+        table.reset_statuses();
+        throw;
+      }
     } else if (claim.pool()) {
       for (const Phase& phase : table.phases()) run_phase(table, phase, claim);
     } else {

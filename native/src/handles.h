@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "error.h"
 #include "stream.h"
+#include "thread_pool.h"
 
 struct braze_engine {
   std::shared_ptr<const braze::Engine> engine;
@@ -22,7 +23,14 @@ struct braze_stream {
 };
 
 struct braze_event {
+  // A forked child leaks the event: waiters that stayed in the parent would be waited for.
+  ~braze_event() {
+    if (fork_generation != braze::fork_generation()) {
+      new std::shared_ptr<braze::Event>(std::move(event));
+    }
+  }
   std::shared_ptr<braze::Event> event = std::make_shared<braze::Event>();
+  const uint32_t fork_generation = braze::fork_generation();
 };
 
 namespace braze {
@@ -42,6 +50,8 @@ braze_status guarded(const Body& body) noexcept {
     return report(BRAZE_ERROR_EXECUTION, "memory ran out; free some and try again");
   } catch (const std::exception& e) {
     return report(BRAZE_ERROR_EXECUTION, e.what());
+  } catch (...) {  // a C++ callback of the caller may throw anything
+    return report(BRAZE_ERROR_EXECUTION, kUnknownException);
   }
 }
 

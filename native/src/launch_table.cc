@@ -127,10 +127,37 @@ void LaunchTable::bind(const braze_memory* memory) {
     changed |= bound_[i] != m.data;
   }
   if (!changed) return;
+  check_overlap(memory);
   for (size_t i = 0; i < bound_.size(); ++i) bound_[i] = memory[i].data;
   for (const Patch& p : patches_) {
     auto* const base = static_cast<unsigned char*>(memory[p.binding].data);
     pointers_[p.pointer] = base ? base + p.displacement : nullptr;
+  }
+}
+
+// Sorted by address, an overlap shows against what reaches furthest so far.
+void LaunchTable::check_overlap(const braze_memory* memory) {
+  const size_t num_inputs = engine_.plan().inputs.size();
+  spans_.clear();
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const auto begin = reinterpret_cast<uintptr_t>(memory[i].data);
+    if (binding_bytes_[i] == 0) continue;
+    spans_.push_back({begin, begin + static_cast<uintptr_t>(binding_bytes_[i]), i});
+  }
+  std::sort(spans_.begin(), spans_.end(),
+            [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  const Span* furthest = nullptr;         // of all
+  const Span* furthest_output = nullptr;  // of the outputs
+  for (const Span& span : spans_) {
+    const bool output = span.binding >= num_inputs;
+    const Span* const before = output ? furthest : furthest_output;
+    if (before && span.begin < before->end) {
+      fail(BRAZE_ERROR_BINDING, "the memory of tensor '", engine_.plan().binding(span.binding).name,
+           "' overlaps that of '", engine_.plan().binding(before->binding).name,
+           "', and one of them is an output; give each output memory of its own");
+    }
+    if (!furthest || span.end > furthest->end) furthest = &span;
+    if (output && (!furthest_output || span.end > furthest_output->end)) furthest_output = &span;
   }
 }
 
@@ -193,7 +220,7 @@ void LaunchTable::check_statuses() {
   if (failed == statuses_.end()) return;
   const auto step = static_cast<size_t>(failed - statuses_.begin());
   const int32_t status = *failed;
-  std::fill(statuses_.begin(), statuses_.end(), 0);
+  reset_statuses();
   const bool index = status == BRAZE_KERNEL_INDEX_OUT_OF_RANGE;
   fail(
       BRAZE_ERROR_EXECUTION, describe(step, engine_.plan().steps[step]), ": ",

@@ -1,6 +1,7 @@
 // Everything a run needs for one set of input shapes: pointers, parameters, order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -55,6 +56,8 @@ class LaunchTable {
 
   // Throws the execution error of the first step that reported bad data, after resetting.
   void check_statuses();
+  // After a run that was given up halfway, so that the next one starts clean.
+  void reset_statuses() noexcept { std::fill(statuses_.begin(), statuses_.end(), 0); }
 
   DebugView debug_view(size_t index) const;
 
@@ -65,10 +68,17 @@ class LaunchTable {
     int64_t displacement;
   };
 
+  struct Span {  // of the caller's memory
+    uintptr_t begin;
+    uintptr_t end;
+    size_t binding;
+  };
+
   void place_buffers(unsigned char* arena);
   void place_buffer(size_t index, const unsigned char* base, uint64_t base_bytes, int64_t offset);
   void add_step(const Step& step, braze_kernel_fn function);
   void check_value(size_t input, const void* data) const;
+  void check_overlap(const braze_memory* memory);
   int64_t displacement(const BufferRef& ref, const std::string& where) const;
   bool conflicts(size_t earlier, size_t later) const;
 
@@ -82,6 +92,7 @@ class LaunchTable {
   std::vector<int64_t> params_;
   std::vector<Patch> patches_;
   std::vector<const void*> bound_;  // addresses the pointers have now
+  std::vector<Span> spans_;          // kept for its memory
   std::vector<int32_t> statuses_;
   std::vector<Phase> phases_;
   bool has_parallel_step_ = false;

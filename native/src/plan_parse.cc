@@ -136,7 +136,10 @@ class PlanParser {
     Buffer out{static_cast<format::BufferKind>(kind), size_index(json.at(k::kBytes)),
                json.at(k::kOffset).integer_in(0, kMaxInt64)};
     const bool inside = static_cast<uint64_t>(out.offset) <= weights_bytes_;
-    require(out.kind != format::BufferKind::kWeight || inside, json, "a weight lies outside");
+    const bool aligned = static_cast<uint64_t>(out.offset) % format::kWeightAlign == 0;
+    const bool weight = out.kind == format::BufferKind::kWeight;
+    require(!weight || inside, json, "a weight lies outside");
+    require(!weight || aligned, json, "a weight is not aligned");
     return out;
   }
 

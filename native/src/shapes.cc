@@ -103,9 +103,15 @@ size_t choose_profile(const Plan& plan, const Symbols& symbols, int32_t wanted) 
        "; pass shapes in range or build the engine with a profile that covers them");
 }
 
+// The remainder has the sign of b, as in Python; it is not a - b * floor_div(a, b), which overflows
+// where a is near the limits.
+int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 int64_t floor_div(int64_t a, int64_t b) {
-  const int64_t quotient = a / b;
-  return quotient - ((a % b != 0) && ((a % b < 0) != (b < 0)) ? 1 : 0);
+  return a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0);
 }
 
 // Returns false on overflow or division by zero.
@@ -118,7 +124,7 @@ bool apply(SizeOpCode op, int64_t a, int64_t b, int64_t& out) {
       if (divides) out = floor_div(a, b);
       return divides;
     case SizeOpCode::kMod:
-      if (divides) out = a - b * floor_div(a, b);
+      if (divides) out = floor_mod(a, b);
       return divides;
     case SizeOpCode::kMax: out = std::max(a, b); return true;
     case SizeOpCode::kMin: out = std::min(a, b); return true;

@@ -2,11 +2,22 @@
 
 #include <pthread.h>
 
+#include "signals.h"
 #include "thread_pool.h"
 
 namespace braze {
 
+Event::Event() : fork_generation_(fork_generation()) {}
+
+void Event::check_alive() const {
+  if (fork_generation_ != fork_generation()) {
+    fail(BRAZE_ERROR_EXECUTION, "this event was made before the process forked; ",
+         "create a new event in the child");
+  }
+}
+
 uint64_t Event::announce() {
+  check_alive();
   const std::lock_guard<std::mutex> lock(mutex_);
   return ++announced_;
 }
@@ -20,6 +31,7 @@ void Event::complete(uint64_t number) {
 }
 
 uint64_t Event::latest() {
+  check_alive();
   const std::lock_guard<std::mutex> lock(mutex_);
   return announced_;
 }
@@ -30,11 +42,13 @@ void Event::wait(uint64_t number) {
 }
 
 bool Event::done() {
+  check_alive();
   const std::lock_guard<std::mutex> lock(mutex_);
   return completed_ == announced_;
 }
 
 Event::Clock::time_point Event::time() {
+  check_alive();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (announced_ == 0 || completed_ != announced_) {
     fail(BRAZE_ERROR_EXECUTION,
@@ -44,6 +58,7 @@ Event::Clock::time_point Event::time() {
 }
 
 Stream::Stream() : fork_generation_(fork_generation()), state_(std::make_shared<State>()) {
+  const SignalsBlocked blocked;
   thread_ = new std::thread([state = state_] { serve(*state); });
   pthread_setname_np(thread_->native_handle(), "braze-stream");
 }
@@ -83,6 +98,10 @@ void Stream::enqueue(std::function<void()> task) {
 
 void Stream::synchronize() {
   check_alive();
+  if (thread_->get_id() == std::this_thread::get_id()) {
+    fail(BRAZE_ERROR_EXECUTION, "work on a stream cannot wait for that stream; ",
+         "synchronize from another thread");
+  }
   std::unique_lock<std::mutex> lock(state_->mutex);
   const int64_t target = state_->enqueued;
   state_->progress.wait(lock, [&] { return state_->finished >= target; });
@@ -121,6 +140,8 @@ void Stream::serve(State& state) {
       error = e;
     } catch (const std::exception& e) {
       error = Error(BRAZE_ERROR_EXECUTION, e.what());
+    } catch (...) {
+      error = Error(BRAZE_ERROR_EXECUTION, kUnknownException);
     }
     task = nullptr;  // lets go of contexts and events before the task counts as finished
     lock.lock();

@@ -20,6 +20,10 @@ class Event {
  public:
   using Clock = std::chrono::steady_clock;
 
+  Event();
+
+  // Throws in a forked child, where the stream that would complete it does not exist.
+  void check_alive() const;
   // Called when the record is enqueued; returns its number.
   uint64_t announce();
   // Called when the stream comes to record `number`.
@@ -33,6 +37,7 @@ class Event {
   Clock::time_point time();
 
  private:
+  const uint32_t fork_generation_;
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t announced_ = 0;

@@ -1,7 +1,6 @@
 #include "thread_pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <mutex>
 #include <new>
@@ -9,6 +8,7 @@
 #include "cpu_features.h"
 #include "float_mode.h"
 #include "futex.h"
+#include "signals.h"
 
 namespace braze {
 namespace {
@@ -83,13 +83,9 @@ int64_t ThreadPool::grow(int64_t num_workers) {
   while (static_cast<int64_t>(workers_.size()) + 1 < num_workers) {
     const auto number = static_cast<int64_t>(workers_.size()) + 1;
     workers_.push_back(std::make_unique<Worker>(*this, number));
-    // Signals are for the program's own threads: a handler must not run on a worker.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked blocked;
     pthread_t thread;
     const int failed = pthread_create(&thread, nullptr, &thread_main, workers_.back().get());
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     if (failed) {
       workers_.pop_back();
       break;

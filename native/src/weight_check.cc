@@ -5,6 +5,7 @@
 #include "checksum.h"
 #include "engine_format.h"
 #include "error.h"
+#include "signals.h"
 #include "thread_pool.h"
 
 namespace braze {
@@ -24,6 +25,7 @@ WeightCheck::WeightCheck(const Section& weights, std::string engine_name)
     hash_chunks();
     wait();
   } else {
+    const SignalsBlocked blocked;
     thread_ = new std::thread([this] { hash_chunks(); });
   }
 }

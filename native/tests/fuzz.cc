@@ -121,7 +121,7 @@ void try_load(const std::string& file, bool may_run, int& loaded, int& prepared)
     std::vector<float> x(16), y(16);
     const int64_t dims[] = {1, 16};
     const braze_memory memory[] = {{x.data(), 64}, {y.data(), 64}};
-    if (may_run) context.run(dims, 2, memory, {1, 0, nullptr, nullptr, nullptr});
+    if (may_run) context.run(dims, 2, memory, 2, {});
   } catch (const braze::Error&) {
   } catch (const std::bad_alloc&) {
   }

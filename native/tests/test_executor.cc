@@ -9,12 +9,13 @@
 
 #include "check.h"
 #include "context.h"
-#include "engine_builder.h"
+#include "loaded_chain.h"
 
 namespace {
 
 using braze::test::Chain;
 using braze::test::kChainColumns;
+using braze::test::LoadedChain;
 
 std::vector<float> input(int64_t rows, float scale) {
   std::vector<float> x(static_cast<size_t>(rows * kChainColumns));
@@ -22,26 +23,13 @@ std::vector<float> input(int64_t rows, float scale) {
   return x;
 }
 
-struct LoadedChain {
-  explicit LoadedChain(const Chain& chain) : file(braze::test::chain_engine(chain)) {
-    CHECK_OK(braze_engine_load_memory(file.data, size(chain), BRAZE_BORROW, 0, &engine));
-  }
-  ~LoadedChain() { braze_engine_destroy(engine); }
-  LoadedChain(const LoadedChain&) = delete;
-  LoadedChain& operator=(const LoadedChain&) = delete;
-  static uint64_t size(const Chain& chain) { return braze::test::chain_engine(chain).size(); }
-
-  braze::test::AlignedCopy file;
-  braze_engine* engine = nullptr;
-};
-
 braze_status run(braze_context* context, std::vector<float>& x, std::vector<float>& y,
                  int32_t workers) {
   const int64_t dims[] = {static_cast<int64_t>(x.size()) / kChainColumns, kChainColumns};
   const braze_memory memory[] = {{x.data(), static_cast<int64_t>(x.size()) * 4},
                                  {y.data(), static_cast<int64_t>(y.size()) * 4}};
-  const braze_run_options options = {workers, 0, nullptr, nullptr, nullptr};
-  return braze_context_run(context, dims, 2, memory, &options);
+  const braze_run_options options = {sizeof(options), workers, 0, nullptr, nullptr, nullptr};
+  return braze_context_run(context, dims, 2, memory, 2, &options);
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -193,8 +181,8 @@ void test_profile_hook() {
     CHECK(ns >= 0);
     static_cast<std::vector<int32_t>*>(user)->push_back(step);
   };
-  const braze_run_options options = {2, 0, note, nullptr, &steps};
-  CHECK_OK(braze_context_run(context, dims, 2, memory, &options));
+  const braze_run_options options = {sizeof(options), 2, 0, note, nullptr, &steps};
+  CHECK_OK(braze_context_run(context, dims, 2, memory, 2, &options));
   CHECK((steps == std::vector<int32_t>{0, 1, 2, 3, 4}));
   CHECK(same_bits(y, braze::test::chain_reference(chain, x)));
   braze_context_destroy(context);
@@ -237,8 +225,8 @@ void test_fork_during_a_run() {
     };
     const int64_t dims[] = {4, kChainColumns};
     const braze_memory memory[] = {{x.data(), 256}, {y.data(), 256}};
-    const braze_run_options options = {2, 0, pause, nullptr, nullptr};
-    CHECK_OK(braze_context_run(context, dims, 2, memory, &options));
+    const braze_run_options options = {sizeof(options), 2, 0, pause, nullptr, nullptr};
+    CHECK_OK(braze_context_run(context, dims, 2, memory, 2, &options));
   });
   while (stage != 1) std::this_thread::yield();
   const pid_t child = fork();

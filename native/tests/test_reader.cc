@@ -84,6 +84,7 @@ void test_manifest_ranges() {
       {"\"after\":[0]", "\"after\":[1]"},                      // a step that waits for itself
       {"[[0,-1]", "[[0,-2]"},                                  // a displacement that is not there
       {"[[0,-1]", "[[5,-1]"},                                  //
+      {"\"weight\",\"bytes\":5,\"offset\":0", "\"weight\",\"bytes\":5,\"offset\":8"},  // misaligned
       {"\"threads\":8", "\"threads\":0"},                      //
       {"\"threads\":8", "\"threads\":100000"},                 //
       {"\"offsets\":[-1,-1,-1,0", "\"offsets\":[-1,-1,-1,8"},  // misaligned

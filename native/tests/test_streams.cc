@@ -103,7 +103,7 @@ void test_enqueued_runs() {
     CHECK_OK(braze_context_set_shapes(context, dims, 2));
     CHECK_OK(braze_context_bind(context, 0, xs[i].data(), bytes));
     CHECK_OK(braze_context_bind(context, 1, ys[i].data(), bytes));
-    CHECK_OK(braze_context_enqueue(context, streams[i % 2]));
+    CHECK_OK(braze_context_enqueue(context, streams[i % 2], nullptr));
   }
   braze_context_destroy(context);  // the work keeps what it needs
   braze_engine_destroy(engine);

@@ -113,6 +113,25 @@ def test_weights_lie_aligned_and_equal_ones_once() -> None:
     assert bytes(from_bytes(data).weight_data[1]) == plan.weight_data[0].tobytes()
 
 
+@pytest.mark.parametrize("sizes", [(0,), (0, 0), (40, 0), (0, 40), (40, 0, 0, 8, 0, 0), (64, 0)])
+def test_empty_weights_anywhere(sizes: tuple[int, ...]) -> None:
+    plan = chain_plan()
+    weights, data, at = [plan.weights[0]], list(plan.weight_data), plan.weights[0].bytes
+    for i, size in enumerate(sizes):  # as the planner lays them out: each at a place of its own
+        at = schema.align_up(at, 64)
+        weights.append(replace(plan.weights[0], name=f"w{i}", offset=at, bytes=size))
+        data.append(np.full(size, i + 1, np.uint8))
+        at += max(size, 1)
+    more = replace(plan, weights=tuple(weights), weight_data=tuple(data))
+    for _ in range(3):  # memory that is not zero by chance shows in one of them
+        np.full(1 << 20, 255, np.uint8)
+        engine = Engine.from_plan(more)
+        engine.verify()
+        assert from_bytes(to_bytes(more)) == more
+        for i, size in enumerate(sizes):
+            assert bytes(engine.plan.weight_data[i + 1]) == bytes([i + 1]) * size
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -126,6 +145,7 @@ def test_weights_lie_aligned_and_equal_ones_once() -> None:
         lambda p: replace(p, inputs=(Binding("x", F32, (2,), 0),)),
         lambda p: replace(p, outputs=(replace(p.outputs[0], name="x"),)),
         lambda p: replace(p, weights=(replace(p.weights[0], offset=8),)),
+        lambda p: replace(p, buffers=tuple(replace(b, offset=8) for b in p.buffers)),
         lambda p: replace(p, weights=(replace(p.weights[0], bytes=12),)),
         lambda p: replace(p, weight_data=()),
         lambda p: replace(p, profiles=(replace(p.profiles[0], offsets=(-1, -1, -1, 0, 8)),)),

@@ -29,8 +29,8 @@ from braze.core.errors import (
     ShapeError,
 )
 from braze.engine.plan import Profile, SizeOp
-from braze.runtime import Engine
-from braze.runtime.arrays import as_input
+from braze.runtime import Engine, hooks
+from braze.runtime.arrays import as_input, empty_output, memory_for
 from tests.runtime.plans import (
     branch_plan,
     chain_plan,
@@ -176,7 +176,7 @@ def test_overflow_and_division_by_zero_in_the_shape_program() -> None:
             engine({"x": rows(2, 3)})
 
 
-@pytest.mark.parametrize("a", [-7, -6, 7, 0])
+@pytest.mark.parametrize("a", [-7, -6, 7, 0, -(2**63) + 1])
 @pytest.mark.parametrize("b", [-3, 3, 7])
 @pytest.mark.parametrize("op", ["add", "mul", "floordiv", "mod", "max", "min"])
 def test_the_shape_program_computes_as_python_does(op: str, a: int, b: int) -> None:
@@ -184,12 +184,48 @@ def test_the_shape_program_computes_as_python_does(op: str, a: int, b: int) -> N
         "add": a + b, "mul": a * b, "floordiv": a // b, "mod": a % b, "max": max(a, b),
         "min": min(a, b),
     }[op]  # fmt: skip
+    if not -(2**63) <= expected < 2**63:
+        pytest.skip("the result needs more than 64 bits: refused, see the test before")
     plan = expression_plan()
     at = len(plan.sizes)
     sizes = (*plan.sizes, SizeOp("const", a), SizeOp("const", b), SizeOp(op, at, at + 1))
     sizes = (*sizes, SizeOp("const", expected))
     guard = replace(plan.guards[0], lhs=at + 2, rhs=at + 3)
     Engine.from_plan(replace(plan, sizes=sizes, guards=(guard,)))({"x": rows(2, 3)})
+
+
+def test_memory_that_runs_out_is_a_typed_error() -> None:
+    with pytest.raises(ExecutionError, match="no memory for output 'y' of 4611686018427387904"):
+        empty_output("y", (1 << 60,), np.dtype(np.float32), 1 << 62)
+    with pytest.raises(ExecutionError, match=r"no memory for a copy \(12 bytes\)"):  # noqa: SIM117
+        with memory_for("a copy", 12):
+            raise MemoryError
+
+
+def test_an_exception_in_a_callback_ends_in_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine.from_plan(chain_plan(num_steps=4))
+
+    def fail(*_args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hooks.ctypes, "memmove", fail)
+    with pytest.raises(KeyboardInterrupt):
+        engine({"x": rows(4)}, debug=("t_0",))
+    monkeypatch.undo()
+    assert "t_0" in engine({"x": rows(4)}, debug=("t_0",))
+
+
+def test_an_output_over_an_input_is_refused() -> None:
+    context = Engine.from_plan(chain_plan()).create_context()
+    context.set_input_shape("x", (4, 8))
+    both = np.ones((8, 8), np.float32)
+    context.bind("x", both[:4])
+    for at in (0, 1, 3):
+        context.bind("y", both[at : at + 4])
+        with pytest.raises(BindingError, match="overlaps"):
+            context.execute()
+    context.bind("y", both[4:])
+    context.execute()
 
 
 def test_symbols_must_agree() -> None:

@@ -41,6 +41,8 @@ def check_plan(plan: Plan) -> None:
         _require(buffer.kind in schema.BUFFER_KINDS, where, f"kind {buffer.kind!r} is unknown")
         _indexes(where, "size", (buffer.bytes,), num_sizes)
         _require(buffer.offset in _INT64 and buffer.offset >= 0, where, "negative offset")
+        aligned = buffer.kind != "weight" or buffer.offset % schema.WEIGHT_ALIGN == 0
+        _require(aligned, where, "the weight is not aligned")
     _check_bindings(plan)
     for i, step in enumerate(plan.steps):
         _check_step(plan, i, step)

@@ -117,7 +117,6 @@ def _header(table: bytes, file_bytes: int, num_sections: int) -> bytes:
 def _sections(plan: Plan) -> list[_Section]:
     check_plan(plan)
     code, objects, kernel_object = _code(plan)
-    weights_bytes = max((w.offset + w.bytes for w in plan.weights), default=0)
     manifest = encode_manifest(plan, objects, kernel_object)
     if len(manifest) > schema.MAX_MANIFEST_BYTES:
         raise EngineFormatError(f"the manifest takes {len(manifest)} bytes, more than the limit")
@@ -132,7 +131,9 @@ def _sections(plan: Plan) -> list[_Section]:
         _Section(kinds["manifest"], required, len(manifest), align, one(manifest)),
         _Section(kinds["record"], 0, len(record), align, one(record)),
         _Section(kinds["code"], required, len(code), align, one(code)),
-        _Section(kinds["weights"], required, weights_bytes, page, lambda: _weight_pieces(plan)),
+        _Section(
+            kinds["weights"], required, _weights_bytes(plan), page, lambda: _weight_pieces(plan)
+        ),
     ]
 
 
@@ -151,6 +152,10 @@ def _code(plan: Plan) -> tuple[bytes, list[tuple[int, int]], list[int]]:
             code += data
         kernel_object.append(index[data])
     return bytes(code), objects, kernel_object
+
+
+def _weights_bytes(plan: Plan) -> int:
+    return max((w.offset + w.bytes for w in plan.weights), default=0)
 
 
 def _weight_pieces(plan: Plan) -> Iterator[Bytes]:
@@ -178,6 +183,10 @@ def _weight_pieces(plan: Plan) -> Iterator[Bytes]:
         yield data
         position = weight.offset + weight.bytes
         last = (weight.offset, weight.bytes, weight.content_hash)
+    # empty weights at the end have offsets, so the section reaches to the furthest of them
+    end = _weights_bytes(plan)
+    if end > position:
+        yield np.zeros(end - position, np.uint8)
 
 
 def _as_bytes(data: Any) -> Bytes:

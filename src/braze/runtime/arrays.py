@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -10,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from braze.core.dtypes import BF16, DType
-from braze.core.errors import DTypeError
+from braze.core.errors import DTypeError, ExecutionError
 
 OUTPUT_ALIGN: Final = 64
 
@@ -26,11 +29,16 @@ def as_input(name: str, dtype: DType, storage: np.dtype[Any], value: Any) -> Arr
     array = value if isinstance(value, np.ndarray) else _converted(name, value)
     if array.dtype != storage:
         if dtype is BF16 and array.dtype.name == "bfloat16":
-            array = np.ascontiguousarray(array).view(np.uint16).reshape(array.shape)
+            with memory_for(f"a contiguous copy of input {name!r}", array.nbytes):
+                array = np.ascontiguousarray(array).view(np.uint16).reshape(array.shape)
         else:
             _reject(name, dtype, array)
     flags = array.flags
-    return array if flags.c_contiguous and flags.aligned else array.copy(order="C")
+    if flags.c_contiguous and flags.aligned:
+        return array
+    with memory_for(f"a contiguous copy of input {name!r}", array.nbytes):
+        copied: Array = array.copy(order="C")
+    return copied
 
 
 def output_dtype(dtype: DType) -> np.dtype[Any]:
@@ -44,9 +52,21 @@ def output_dtype(dtype: DType) -> np.dtype[Any]:
     return dtype.numpy
 
 
+@contextmanager
+def memory_for(what: str, size: int) -> Iterator[None]:
+    """Turns running out of memory into an ExecutionError that says what `size` bytes were for."""
+    try:
+        yield
+    except MemoryError as e:
+        raise ExecutionError(
+            f"no memory for {what} ({size} bytes); free some memory or run smaller shapes"
+        ) from e
+
+
 def _converted(name: str, value: Any) -> Array:
     try:
-        return np.asarray(value)
+        with memory_for(f"input {name!r} as an array", sys.getsizeof(value)):
+            return np.asarray(value)
     except (ValueError, TypeError) as e:
         raise DTypeError(f"input {name!r} is no array ({e}); give a numpy array") from e
 
@@ -69,9 +89,19 @@ def address_of(array: Array) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def empty_output(shape: tuple[int, ...], storage: np.dtype[Any], size: int) -> tuple[Array, int]:
-    """A new array of `size` bytes at an address that is a multiple of 64, and that address."""
-    raw = np.empty(size + OUTPUT_ALIGN, np.uint8)
+def empty_output(
+    name: str, shape: tuple[int, ...], storage: np.dtype[Any], size: int
+) -> tuple[Array, int]:
+    """A new array of `size` bytes at an address that is a multiple of 64, and that address.
+
+    Raises ExecutionError, naming the tensor, when there is no memory.
+    """
+    try:  # not memory_for: this is on the way of every run
+        raw = np.empty(size + OUTPUT_ALIGN, np.uint8)
+    except (MemoryError, ValueError) as e:  # ValueError: more bytes than an address has room for
+        raise ExecutionError(
+            f"no memory for output {name!r} of {size} bytes; free some memory or run smaller shapes"
+        ) from e
     start = address_of(raw)
     offset = -start % OUTPUT_ALIGN
     return np.ndarray(shape, storage, raw.data, offset), start + offset

@@ -14,8 +14,9 @@ import numpy as np
 
 from braze.core.errors import BindingError, ShapeError
 from braze.runtime.arrays import Array, address_of, as_input, empty_output, output_dtype
+from braze.runtime.hooks import Hooks
 from braze.runtime.loaded import LoadedEngine
-from braze.runtime.native import DEBUG_FN, PROFILE_FN, Memory, RunOptions, check, thread_count
+from braze.runtime.native import Memory, check, run_options
 from braze.runtime.stream import Stream
 
 AUTOMATIC_PROFILE: Final = -1
@@ -50,7 +51,8 @@ class ExecutionContext:
         self._inputs = engine.bindings[: engine.num_inputs]
         self._num_dims = sum(b.rank for b in self._inputs)
         self._dims = (c_int64 * max(1, self._num_dims))()
-        self._memory = (Memory * max(1, len(engine.bindings)))()
+        self._num_bindings = len(engine.bindings)
+        self._memory = (Memory * max(1, self._num_bindings))()
         self._slots = list(self._memory)  # views of the entries, made once
         self._shapes: tuple[tuple[int, ...], ...] | None = None
         self._outputs: list[_Output] = []
@@ -76,21 +78,20 @@ class ExecutionContext:
         wanted = frozenset(debug)
         if not wanted and not workers:
             return self._run(inputs, None)
-        options, copies = RunOptions(num_workers=thread_count(workers)), dict[str, Array]()
+        hooks = Hooks(workers)
         if wanted:
-            options.debug = self._debug_callback(wanted, copies)
-        outputs = self._run(inputs, options)
-        return {**outputs, **copies}
+            hooks.copy_debug_tensors(self._engine, wanted)
+        outputs = self._run(inputs, hooks)
+        return {**outputs, **hooks.debug}
 
     def profile(self, inputs: Mapping[str, Any], *, workers: int = 0) -> list[int]:
         """Run on `inputs` and return the nanoseconds of every step."""
-        spent: list[int] = []
-        options = RunOptions(num_workers=thread_count(workers))
-        options.profile = PROFILE_FN(lambda _user, _step, ns: spent.append(ns))
-        self._run(inputs, options)
-        return spent
+        hooks = Hooks(workers)
+        hooks.record_times()
+        self._run(inputs, hooks)
+        return hooks.spent
 
-    def _run(self, inputs: Mapping[str, Any], options: RunOptions | None) -> dict[str, Array]:
+    def _run(self, inputs: Mapping[str, Any], hooks: Hooks | None) -> dict[str, Array]:
         arrays = self._input_arrays(inputs)
         with self._lock:
             self._set_shapes(arrays)
@@ -98,11 +99,15 @@ class ExecutionContext:
             for slot, array in zip(self._slots, arrays, strict=False):
                 slot.data, slot.bytes = address_of(array), array.nbytes
             for out in self._outputs:
-                outputs[out.name], out.slot.data = empty_output(out.shape, out.storage, out.bytes)
-            pointer = None if options is None else ctypes.byref(options)
+                outputs[out.name], out.slot.data = empty_output(
+                    out.name, out.shape, out.storage, out.bytes
+                )
+            pointer = None if hooks is None else ctypes.byref(hooks.options)
             status = self._lib.braze_context_run(
-                self._handle, self._dims, self._num_dims, self._memory, pointer
+                self._handle, self._dims, self._num_dims, self._memory, self._num_bindings, pointer
             )
+            if hooks is not None:
+                hooks.raise_errors()
             if status:
                 check(status)
         return outputs
@@ -152,25 +157,6 @@ class ExecutionContext:
             slot.bytes = math.prod(shape) * b.storage.itemsize
             self._outputs.append(_Output(b.name, shape, output_dtype(b.dtype), slot.bytes, slot))
         self._shapes = shapes
-
-    def _debug_callback(self, wanted: frozenset[str], copies: dict[str, Array]) -> Any:
-        tensors = self._engine.debug_tensors
-        unknown = wanted - {t.name for t in tensors}
-        if unknown:
-            raise BindingError(
-                f"the engine has no debug tensors {sorted(unknown)}; it has "
-                f"{[t.name for t in tensors]} (build with debug tensors marked)"
-            )
-
-        def copy(_user: Any, index: int, data: int, dims: Any, rank: int, size: int) -> None:
-            tensor = tensors[index]
-            if tensor.name in wanted:
-                shape = tuple(dims[:rank])
-                array = np.empty(shape, output_dtype(tensor.dtype))
-                ctypes.memmove(array.ctypes.data, data or 0, size)
-                copies[tensor.name] = array
-
-        return DEBUG_FN(copy)
 
     # ---- the stateful way ---------------------------------------------------------------
 
@@ -222,13 +208,13 @@ class ExecutionContext:
 
     def execute(self, *, workers: int = 0) -> None:
         """Run with the shapes and memory set before; returns when it is done."""
-        options = RunOptions(num_workers=thread_count(workers))
+        options = run_options(workers)
         check(self._lib.braze_context_execute(self._handle, ctypes.byref(options)))
 
     def enqueue(self, stream: Stream) -> None:
         """Run on `stream` with the shapes and memory set now; errors show in its synchronize."""
         with self._lock:
-            check(self._lib.braze_context_enqueue(self._handle, stream.handle))
+            check(self._lib.braze_context_enqueue(self._handle, stream.handle, None))
             stream.keep_alive(self, dict(self._bound))
 
 

@@ -52,7 +52,7 @@ class LoadedEngine:
             self.handle = c_void_p()
 
     def _row(self, function: str, index: int) -> TensorRow:
-        info = TensorInfo()
+        info = TensorInfo(ctypes.sizeof(TensorInfo))
         check(getattr(self.lib, function)(self.handle, index, ctypes.byref(info)))
         dtype = from_name(info.dtype.decode())
         name = info.name.decode("utf-8", "replace")

@@ -28,7 +28,7 @@ from braze.core.errors import (
     TargetError,
 )
 
-ABI_VERSION: Final = 1
+ABI_VERSION: Final = 2
 BORROW: Final = 1
 MAX_THREADS: Final = 1024
 LIBRARY_PATH: Final = Path(__file__).resolve().parent.parent / "lib" / "libbraze_runtime.so"
@@ -55,6 +55,7 @@ class TensorInfo(ctypes.Structure):
     """braze_tensor_info."""
 
     _fields_ = (
+        ("struct_size", c_uint64),
         ("name", c_char_p),
         ("dtype", c_char_p),
         ("dtype_bytes", c_int32),
@@ -69,6 +70,7 @@ class StepInfo(ctypes.Structure):
     """braze_step_info."""
 
     _fields_ = (
+        ("struct_size", c_uint64),
         ("name", c_char_p),
         ("tactic", c_char_p),
         ("origins", c_char_p),
@@ -87,6 +89,7 @@ class RunOptions(ctypes.Structure):
     """braze_run_options."""
 
     _fields_ = (
+        ("struct_size", c_uint64),
         ("num_workers", c_int32),
         ("reserved", c_int32),
         ("profile", PROFILE_FN),
@@ -131,10 +134,17 @@ _CHECKED: Final[dict[str, tuple[Any, ...]]] = {
     "braze_context_set_input_shape": (c_void_p, c_int32, _DIMS, c_int32),
     "braze_context_binding_shape": (c_void_p, c_int32, _DIMS, _DIMS),
     "braze_context_profile": (c_void_p, POINTER(c_int32), _DIMS),
-    "braze_context_run": (c_void_p, _DIMS, c_int64, POINTER(Memory), POINTER(RunOptions)),
+    "braze_context_run": (
+        c_void_p,
+        _DIMS,
+        c_int64,
+        POINTER(Memory),
+        c_int64,
+        POINTER(RunOptions),
+    ),
     "braze_context_bind": (c_void_p, c_int32, c_void_p, c_int64),
     "braze_context_execute": (c_void_p, POINTER(RunOptions)),
-    "braze_context_enqueue": (c_void_p, c_void_p),
+    "braze_context_enqueue": (c_void_p, c_void_p, POINTER(RunOptions)),
     "braze_stream_create": (_OUT,),
     "braze_stream_synchronize": (c_void_p,),
     "braze_stream_query": (c_void_p, POINTER(c_int32)),
@@ -208,6 +218,11 @@ def thread_count(value: object) -> int:
     if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:
         raise ConfigError(f"{value!r} is not a number of threads from 0 (all) to {MAX_THREADS}")
     return int(value)
+
+
+def run_options(workers: object) -> RunOptions:
+    """Options of a run on `workers` threads; raises ConfigError."""
+    return RunOptions(ctypes.sizeof(RunOptions), thread_count(workers))
 
 
 class LoadedKernel:

@@ -1,0 +1,65 @@
+"""What the native runtime calls back during a run, and the errors of those calls.
+
+An exception cannot pass through the native runtime: it is kept and raised when the run is over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from braze.core.errors import BindingError
+from braze.runtime.arrays import Array, memory_for, output_dtype
+from braze.runtime.loaded import LoadedEngine, TensorRow
+from braze.runtime.native import DEBUG_FN, PROFILE_FN, RunOptions, run_options
+
+
+class Hooks:
+    """The callbacks of one run; `options` is what the run takes."""
+
+    def __init__(self, workers: int) -> None:
+        self.options: RunOptions = run_options(workers)
+        self.debug: dict[str, Array] = {}
+        self.spent: list[int] = []
+        self._errors: list[BaseException] = []
+
+    def raise_errors(self) -> None:
+        """Raise the first exception of a callback, if any."""
+        if self._errors:
+            raise self._errors[0]
+
+    def record_times(self) -> None:
+        """Keep the nanoseconds of every step in `spent`."""
+        self.options.profile = PROFILE_FN(lambda _user, _step, ns: self.spent.append(ns))
+
+    def copy_debug_tensors(self, engine: LoadedEngine, names: Iterable[str]) -> None:
+        """Copy the debug tensors called `names` into `debug`; raises BindingError."""
+        tensors, wanted = engine.debug_tensors, frozenset(names)
+        unknown = wanted - {t.name for t in tensors}
+        if unknown:
+            raise BindingError(
+                f"the engine has no debug tensors {sorted(unknown)}; it has "
+                f"{[t.name for t in tensors]} (build with debug tensors marked)"
+            )
+
+        def copy(_user: Any, index: int, data: int, dims: Any, rank: int, size: int) -> None:
+            tensor = tensors[index]
+            if tensor.name in wanted:
+                self._keeping_errors(lambda: self._copy(tensor, data, tuple(dims[:rank]), size))
+
+        self.options.debug = DEBUG_FN(copy)
+
+    def _copy(self, tensor: TensorRow, data: int, shape: tuple[int, ...], size: int) -> None:
+        with memory_for(f"a copy of debug tensor {tensor.name!r}", size):
+            array = np.empty(shape, output_dtype(tensor.dtype))
+        ctypes.memmove(array.ctypes.data, data or 0, size)
+        self.debug[tensor.name] = array
+
+    def _keeping_errors(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as e:  # Ctrl-C included: it would be printed and forgotten
+            self._errors.append(e)
