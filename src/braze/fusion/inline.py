@@ -24,7 +24,8 @@ class Inliner:
     """Builds expressions for one kernel and collects the memory slots it reads.
 
     in_memory(value) says whether a value has bytes of its own (or is an alias of one that has).
-    first_slots: values that already own slots 0.. (an anchor's operands).
+    first_slots: values that already own slots 0.. (an anchor's operands). A template may repack
+    what a constant one of them holds, so expressions read such a value through another slot.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class Inliner:
         self._lowered = lowered
         self._in_memory = in_memory
         self.slots: list[Value] = list(first_slots)
-        self._slot_of = {v: i for i, v in enumerate(self.slots)}
+        self._slot_of = {v: i for i, v in enumerate(self.slots) if v not in graph.constants}
         self.holes: dict[Value, Callable[[Index], Expr]] = {}
         self._done: dict[tuple[Value, Index], Expr] = {}
 

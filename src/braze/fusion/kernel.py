@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from braze.core.dims import Dim
+from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.expr.scalar import Expr
 from braze.ops.lowering import AnchorSpec
@@ -23,7 +24,8 @@ class AnchorKernel:
     epilogue: over `hole(0)` (the accumulator, of dtype `acc`), `axis(i)` of the anchor's logical
     output axes and `load(slot, ...)`; its dtype is the output's. Logical output axes: matmul
     (*batch, m, n); conv (n, *out_spatial, k); attention (b, h, i, d).
-    constant: slots whose content is known at build time and may be repacked.
+    constant: slots whose content is known at build time and may be repacked; the epilogue reads
+    none of them (what it needs of the same value is in a slot of its own).
     """
 
     spec: AnchorSpec
@@ -31,6 +33,10 @@ class AnchorKernel:
     output: TensorSpec
     epilogue: Expr
     constant: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        shared = self.constant & {e.attr for e in leaves(self.epilogue, "load")}
+        assert not shared, f"the epilogue reads slots {sorted(shared)}, which may be repacked"
 
 
 Kernel = Union[LoopKernel, AnchorKernel]
