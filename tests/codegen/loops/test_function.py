@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
+
 import numpy as np
 import pytest
 from llvmlite import ir
@@ -16,6 +19,7 @@ from tests.codegen.loops.pointwise import host_isas
 
 TARGET = CpuTarget(host_isas()[0], 2)
 F32 = ir.FloatType()
+PAGE_KIB = resource.getpagesize() // 1024
 
 
 def mark_split(total: int, grain: int, workers: int) -> np.ndarray:
@@ -112,3 +116,37 @@ def test_clearing_loops_do_not_become_calls(isa: str) -> None:
 def test_invalid_ir_is_our_bug() -> None:
     with pytest.raises(CompileError, match="report"):
         compile_ir("define void @f( {", TARGET)
+
+
+@pytest.mark.parametrize("isa", host_isas())
+def test_constant_tables_are_told_apart_by_content(isa: str) -> None:
+    # equal in length and, as tuples, in hash()
+    tables = [(-1, 7, 9), (-2, 7, 9), (-1, 7, 9)]
+    assert hash(tables[0]) == hash(tables[1])
+    fn = KernelFunction("tables", CpuTarget(isa, 1), 1)
+    out = fn.buffer(0, I64)
+    for i, table in enumerate(tables):
+        fn.store(fn.load(fn.words(table), I64), fn.at(out, i, I64))
+    assert len({id(fn.words(table)) for table in tables}) == 2
+    found = np.zeros(len(tables), np.int64)
+    LoadedKernel(fn.finish()[0], "tables").run([found], [])
+    np.testing.assert_array_equal(found, [-1, -2, -1])
+
+
+def test_compiling_keeps_no_memory() -> None:
+    def compile_one() -> None:
+        fn = KernelFunction("small", TARGET, 1)
+        with fn.loop(0, fn.dim(sym("n"))) as i:
+            fn.store(ir.Constant(F32, 1.0), fn.at(fn.buffer(0, F32), i, F32))
+        fn.finish()
+
+    def resident_kib() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_KIB
+
+    for _ in range(20):
+        compile_one()
+    before = resident_kib()
+    for _ in range(60):
+        compile_one()
+    # a pass pipeline that is not freed is 50 KiB a kernel; the allocator's own noise is far less
+    assert resident_kib() - before < 1024

@@ -96,6 +96,7 @@ class KernelFunction:
         self._dims: dict[Dim, ir.Value] = {}
         self._buffers: dict[tuple[int, ir.Type], ir.Value] = {}
         self._intrinsics: dict[str, ir.Function] = {}
+        self._tables: dict[tuple[int, ...], ir.GlobalVariable] = {}
 
     def _function(self, name: str, kinds: Sequence[ir.Type], linkage: str) -> ir.Function:
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), kinds), name)
@@ -160,13 +161,15 @@ class KernelFunction:
     def words(self, values: Sequence[int]) -> ir.Value:
         """A pointer to a constant table of 64-bit words."""
         kind = ir.ArrayType(I64, len(values))
-        name = f"{self.name}.words{len(values)}.{hash(tuple(values)) & 0xFFFFFF:x}"
-        if name not in self.module.globals:
+        content = tuple(values)
+        if content not in self._tables:
+            name = f"{self.name}.words{len(self._tables)}"
             table = ir.GlobalVariable(self.module, kind, name)
             table.linkage = "internal"
             table.global_constant = True
-            table.initializer = ir.Constant(kind, list(values))
-        return self.module.globals[name]
+            table.initializer = ir.Constant(kind, list(content))
+            self._tables[content] = table
+        return self._tables[content]
 
     def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
         """Call the LLVM intrinsic spelled `name` in full, e.g. "llvm.fma.v16f32"."""

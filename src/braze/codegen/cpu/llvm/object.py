@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from braze.core.errors import CompileError
 from braze.core.target import ISAS, CpuTarget
@@ -43,14 +45,45 @@ def assembly(text: str, target: CpuTarget, speed: int = 2) -> str:
         return str(machine.emit_assembly(module))
 
 
-def target_machine(target: CpuTarget) -> Any:
-    """An LLVM target machine for `target` (position independent, small code model)."""
+@lru_cache(maxsize=len(ISAS))
+def target_machine(isa: str) -> Any:
+    """The LLVM target machine of an ISA (position independent, small code model)."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    cpu, features, _ = ISAS[target.isa]
+    cpu, features, _ = ISAS[isa]
     return llvm.Target.from_triple(TRIPLE).create_target_machine(
         cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
     )
+
+
+@lru_cache(maxsize=4 * len(ISAS))
+def pass_builder(isa: str, speed: int, unroll: bool) -> Any:
+    """The builder of LLVM's pipelines for an ISA and options.
+
+    One for all kernels: llvmlite frees a builder but not what it allocates beside it. llvmlite
+    lets one thread at a time into LLVM, so builds in several threads may share it.
+    """
+    options = llvm.create_pipeline_tuning_options(speed_level=speed)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_interleaving = False
+    options.loop_unrolling = unroll
+    return llvm.create_pass_builder(target_machine(isa), options)
+
+
+@contextmanager
+def _pipeline(builder: Any) -> Iterator[Any]:
+    """LLVM's pass pipeline, freed at the end of the block.
+
+    `close` of a llvmlite pass manager frees nothing: its classes list the base whose `_dispose` is
+    empty first. So the other one is called by name.
+    """
+    passes = builder.getModulePassManager()
+    try:
+        yield passes
+    finally:
+        NewPassManager._dispose(passes)
+        passes.detach()
 
 
 @contextmanager
@@ -63,7 +96,6 @@ def optimised(
     and Python drops an interrupt (Ctrl-C) that arrives while a finalizer runs.
     """
     with ExitStack() as stack:
-        machine = stack.enter_context(target_machine(target))
         context = stack.enter_context(llvm.create_context())
         try:
             module = stack.enter_context(llvm.parse_assembly(text, context))
@@ -71,15 +103,10 @@ def optimised(
             raise CompileError(
                 f"a template produced invalid LLVM IR ({e}); please report it"
             ) from e
-        options = stack.enter_context(llvm.create_pipeline_tuning_options(speed_level=speed))
-        options.loop_vectorization = False
-        options.slp_vectorization = False
-        options.loop_interleaving = False
-        options.loop_unrolling = unroll
-        builder = stack.enter_context(llvm.create_pass_builder(machine, options))
-        with builder.getModulePassManager() as passes:
+        builder = pass_builder(target.isa, speed, unroll)
+        with _pipeline(builder) as passes:
             passes.run(module, builder)
-        yield module, machine
+        yield module, target_machine(target.isa)
 
 
 def undefined_symbols(data: bytes) -> tuple[str, ...]:
