@@ -11,7 +11,7 @@ from braze.core.errors import BindingError
 from braze.core.target import CpuTarget
 from braze.core.trace import Trace
 from braze.engine.plan import Plan
-from braze.fusion.lower import Lowerer
+from braze.fusion.lower import Lowerer, kernels_text
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Node, Value
@@ -47,6 +47,7 @@ def build_plan(
     trace.text("regions", lambda: "\n".join(f"{r.label} -> {r.outputs}" for r in parts.regions))
     with trace.stage("codegen"):
         launches = _compile(Lowerer(graph, lowered, parts), profiles, config, target, trace)
+    trace.text("kernels", lambda: kernels_text([launch.lowered for launch in launches]))
     with trace.stage("planning"):
         symbols = list(profiles[0]) if profiles else []
         return assemble(

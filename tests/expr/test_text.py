@@ -8,21 +8,21 @@ from braze.core.dims import dmax, sym
 from braze.core.dtypes import F32, I64
 from braze.core.errors import ModelError
 from braze.expr.scalar import binary, const, dim, load
-from braze.expr.text import expr_text, kernel_text, parse_expr, parse_kernel
+from braze.expr.text import expr_text, loops_text, parse_expr, parse_loops
 from tests.codegen.loops.kernels import Case, cases, dequantize, keep_positive, softmax
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
 def test_kernels_survive_printing(case: Case) -> None:
-    assert parse_kernel(kernel_text(case.kernel)) == case.kernel
+    assert parse_loops(loops_text(case.kernel)) == case.kernel
 
 
 def test_symbolic_shapes_survive() -> None:
     n, m = sym("n"), sym("m")
     kernel = softmax(dmax(n, m) // 3, (n * m + 2) % 5)
-    assert parse_kernel(kernel_text(kernel)) == kernel
-    assert parse_kernel(kernel_text(dequantize(n, 3))) == dequantize(n, 3)
-    assert parse_kernel(kernel_text(keep_positive(n))) == keep_positive(n)
+    assert parse_loops(loops_text(kernel)) == kernel
+    assert parse_loops(loops_text(dequantize(n, 3))) == dequantize(n, 3)
+    assert parse_loops(loops_text(keep_positive(n))) == keep_positive(n)
 
 
 def test_every_literal_keeps_its_bits() -> None:
@@ -39,8 +39,8 @@ def test_shared_parts_are_printed_once() -> None:
 
 
 def test_near_misses_differ() -> None:
-    a = kernel_text(softmax(4, 8))
-    assert a != kernel_text(softmax(4, 9))
+    a = loops_text(softmax(4, 8))
+    assert a != loops_text(softmax(4, 9))
     assert a != a.replace("reduce max", "reduce min")
     assert expr_text(const(1, I64)) != expr_text(const(1.0, F32))
 
@@ -50,4 +50,4 @@ def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ModelError):
         parse_expr(text)
     with pytest.raises(ModelError):
-        parse_kernel(text)
+        parse_loops(text)

@@ -10,7 +10,8 @@
       %4 = sub float32 (%2, %3)
       store 0 [%0, %1] = %4 over all mode set
 
-Each distinct subexpression of a nest has one line. `parse_kernel(kernel_text(k)) == k`.
+Each distinct subexpression of a nest has one line. `parse_loops(loops_text(k)) == k`. Kernels of
+every kind have their text in `fusion/kernel_text.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from braze.core.dims import Dim, parse_dim
 from braze.core.dtypes import BOOL, DType, from_name
 from braze.core.errors import ModelError
 from braze.expr.guards import topological
-from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
+from braze.expr.loops import (
+    REDUCE_KINDS,
+    STORE_MODES,
+    STORE_OVER,
+    LoopKernel,
+    LoopNest,
+    Reduce,
+    Store,
+    TensorSpec,
+)
 from braze.expr.scalar import ALL_OPS, Expr
 
 _VALUE = re.compile(r"%(\d+) = (\w+) (\w+)(?: ([^(]*?|\{.*\}))?(?: ?\((%[\d, %]*)\))?$")
@@ -34,14 +44,15 @@ _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 _HEADER = re.compile(r"loops \((.*)\) -> \((.*)\)$")
 
 
-class _Printer:
-    """Numbers subexpressions as they are first needed."""
+class Printer:
+    """Numbers subexpressions as they are first needed; `lines` holds one line for each."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._numbers: dict[Expr, int] = {}
 
     def value(self, root: Expr) -> str:
+        """The number of `root` as %n, after lines for what it is made of."""
         for e in topological([root]):
             if e not in self._numbers:
                 args = ", ".join(f"%{self._numbers[a]}" for a in e.args)
@@ -64,18 +75,18 @@ def _attr_text(e: Expr) -> str:
 
 def expr_text(e: Expr) -> str:
     """One line per distinct subexpression; the last line is `e`."""
-    printer = _Printer()
+    printer = Printer()
     printer.value(e)
     return "\n".join(printer.lines)
 
 
-def kernel_text(kernel: LoopKernel) -> str:
+def loops_text(kernel: LoopKernel) -> str:
     """The whole kernel; equal kernels give equal text and only they do."""
-    lines = [f"loops ({_tensors(kernel.inputs)}) -> ({_tensors(kernel.outputs)})"]
+    lines = [f"loops ({tensors_text(kernel.inputs)}) -> ({tensors_text(kernel.outputs)})"]
     for nest in kernel.nests:
         outer, inner = (", ".join(map(str, d)) for d in (nest.outer, nest.inner))
         lines.append(f"nest outer [{outer}] inner [{inner}]{' serial' * nest.serial}")
-        printer = _Printer()
+        printer = Printer()
         for r in nest.reduces:
             value = printer.value(r.expr)
             printer.lines.append(f"reduce {r.kind} {value}")
@@ -89,7 +100,8 @@ def kernel_text(kernel: LoopKernel) -> str:
     return "\n".join(lines)
 
 
-def _tensors(specs: Iterable[TensorSpec]) -> str:
+def tensors_text(specs: Iterable[TensorSpec]) -> str:
+    """Types and shapes, separated by commas."""
     return ", ".join(f"{s.dtype}[{'; '.join(map(str, s.shape))}]" for s in specs)
 
 
@@ -103,13 +115,13 @@ def parse_expr(text: str) -> Expr:
     return values[-1]
 
 
-def parse_kernel(text: str) -> LoopKernel:
-    """The kernel that `kernel_text` printed; raises ModelError for anything else."""
+def parse_loops(text: str) -> LoopKernel:
+    """The kernel that `loops_text` printed; raises ModelError for anything else."""
     lines = [line.strip() for line in text.strip().splitlines()]
     header = _HEADER.match(lines[0]) if lines else None
     if header is None:
-        raise ModelError("kernel text has no header line; give the output of kernel_text")
-    inputs, outputs = (_parse_tensors(header[k]) for k in (1, 2))
+        raise ModelError("kernel text has no header line; give the output of loops_text")
+    inputs, outputs = (parse_tensors(header[k]) for k in (1, 2))
     nests: list[LoopNest] = []
     start = 1
     while start < len(lines):
@@ -124,21 +136,21 @@ def parse_kernel(text: str) -> LoopKernel:
 def _parse_nest(lines: Sequence[str]) -> LoopNest:
     head = _NEST.match(lines[0])
     if head is None:
-        raise ModelError(f"kernel text line {lines[0]!r} is not a nest; use kernel_text's output")
+        raise ModelError(f"kernel text line {lines[0]!r} is not a nest; use loops_text's output")
     values: list[Expr] = []
     reduces: list[Reduce] = []
     stores: list[Store] = []
     for line in lines[1:]:
         reduce, store = _REDUCE.match(line), _STORE.match(line)
-        if reduce is not None:
+        if reduce is not None and reduce[1] in REDUCE_KINDS:
             reduces.append(Reduce(reduce[1], values[int(reduce[2])]))
-        elif store is not None:
+        elif store is not None and store[4] in STORE_OVER and store[5] in STORE_MODES:
             index = tuple(values[k] for k in _numbers(store[2]))
             expr = values[int(store[3])]
             stores.append(Store(int(store[1]), index, expr, store[4], store[5]))
         else:
             _parse_value(line, values)
-    outer, inner = (_parse_dims(head[k], ", ") for k in (1, 2))
+    outer, inner = (parse_sizes(head[k], ", ") for k in (1, 2))
     return LoopNest(outer, inner, tuple(reduces), tuple(stores), head[3] is not None)
 
 
@@ -165,8 +177,8 @@ def _numbers(text: str) -> list[int]:
     return [int(n) for n in re.findall(r"%(\d+)", text)]
 
 
-def _parse_dims(text: str, separator: str) -> tuple[Dim, ...]:
-    """Sizes split at separators outside parentheses."""
+def parse_sizes(text: str, separator: str) -> tuple[Dim, ...]:
+    """The sizes in `text`, split at separators outside parentheses."""
     parts, depth, current = [], 0, ""
     for c in text:
         depth += (c == "(") - (c == ")")
@@ -177,8 +189,9 @@ def _parse_dims(text: str, separator: str) -> tuple[Dim, ...]:
     return tuple(parse_dim(p) for p in [*parts, current] if p.strip())
 
 
-def _parse_tensors(text: str) -> tuple[TensorSpec, ...]:
+def parse_tensors(text: str) -> tuple[TensorSpec, ...]:
+    """The tensors that `tensors_text` printed."""
     return tuple(
-        TensorSpec(from_name(name), _parse_dims(shape, "; "))
+        TensorSpec(from_name(name), parse_sizes(shape, "; "))
         for name, shape in _TENSOR.findall(text)
     )

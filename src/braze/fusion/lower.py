@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from braze.core.dims import Shape
@@ -11,6 +11,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, hole, load
 from braze.fusion.inline import Index, Inliner, axes, flatten_index, unflatten_index
 from braze.fusion.kernel import AnchorKernel, Kernel
+from braze.fusion.kernel_text import kernel_text
 from braze.fusion.region import Partition, Region
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, Lowering, MatmulSpec, Nest
@@ -23,6 +24,22 @@ class LoweredRegion:
     region: Region
     kernel: Kernel
     inputs: tuple[Value, ...]
+
+
+def kernels_text(lowered: Sequence[LoweredRegion]) -> str:
+    """The kernels of a network as a stage for people; a kernel that came before is not repeated."""
+    numbers: dict[str, int] = {}
+    lines: list[str] = []
+    for i, low in enumerate(lowered):
+        inputs = ", ".join(f"%{v.name}" for v in low.inputs)
+        outputs = ", ".join(f"%{v.name}" for v in low.region.outputs)
+        text = kernel_text(low.kernel)
+        first = numbers.setdefault(text, i)
+        again = f", the kernel of {first}" if first < i else ""
+        lines.append(f"{i} {low.region.label}: {inputs} -> {outputs}{again}")
+        if not again:
+            lines += [f"  {line}" for line in text.splitlines()]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from braze.codegen.cpu.attention.template import attention_tactics, compile_attention
 from braze.codegen.cpu.conv.depthwise import compile_depthwise, depthwise_tactics, is_depthwise
 from braze.codegen.cpu.conv.template import compile_conv, conv_tactics
@@ -42,12 +40,4 @@ def compile_anchor(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
     raise CompileError(f"tactic {tactic} is not one of the CPU backend; rebuild the timing cache")
 
 
-def anchor_text(kernel: AnchorKernel) -> str:
-    """What the code of `kernel` depends on, as text: a key for caches."""
-    tensors = ", ".join(f"{t.dtype}{list(t.shape)}" for t in (*kernel.inputs, kernel.output))
-    constant = ", ".join(str(slot) for slot in sorted(kernel.constant))
-    epilogue = hashlib.blake2b(kernel.epilogue.key, digest_size=8).hexdigest()
-    return f"{kernel.spec!r}; {tensors}; constant [{constant}]; epilogue {epilogue}"
-
-
-__all__ = ["anchor_tactics", "anchor_text", "compile_anchor", "pack_anchor"]
+__all__ = ["anchor_tactics", "compile_anchor", "pack_anchor"]

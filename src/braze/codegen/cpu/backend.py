@@ -8,15 +8,14 @@ import numpy as np
 
 from braze.codegen.cpu.anchors import (
     anchor_tactics,
-    anchor_text,
     compile_anchor,
     pack_anchor,
 )
 from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.core.target import CpuTarget
 from braze.expr.loops import LoopKernel
-from braze.expr.text import kernel_text as loops_text
 from braze.fusion.kernel import CompiledKernel, Kernel, Packing, Tactic
+from braze.fusion.kernel_text import kernel_text
 
 
 def tactics(kernel: Kernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
@@ -42,6 +41,4 @@ def pack(array: np.ndarray[Any, Any], packing: Packing) -> np.ndarray[Any, Any]:
     return pack_anchor(array, packing)
 
 
-def kernel_text(kernel: Kernel) -> str:
-    """What the kernel computes, as text: equal texts mean equal code for equal tactics."""
-    return loops_text(kernel) if isinstance(kernel, LoopKernel) else anchor_text(kernel)
+__all__ = ["compile_kernel", "kernel_text", "pack", "tactics"]
