@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from braze.core import dims
+from braze.core.bounds import bounds
 from braze.core.dims import (
     Dim,
-    bounds,
     ceildiv,
     dmax,
     dmin,

@@ -191,14 +191,56 @@ def test_external_data_that_does_not_fit(tmp_path: Path, t: onnx.TensorProto, te
     assert "'w'" in str(caught.value)
 
 
-def test_external_symlink_is_refused(tmp_path: Path) -> None:
+def test_external_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     outside = tmp_path / "outside.bin"
     outside.write_bytes(b"\0" * 16)
     folder = tmp_path / "model"
     folder.mkdir()
     os.symlink(outside, folder / "w.bin")
-    with pytest.raises(ModelError, match="symbolic link"):
-        load_model(save(folder, external("w.bin")))
+    os.symlink(tmp_path, folder / "sub")
+    for location in ("w.bin", "sub/outside.bin"):
+        with pytest.raises(ModelError, match="symbolic link that leaves the model's folder"):
+            load_model(save(folder, external(location)))
+
+
+def cache(tmp_path: Path, place: str) -> Path:
+    """A download cache: model.onnx and w.bin in `place` are links into blobs/."""
+    blobs, shown = tmp_path / "blobs", tmp_path / "snapshots" / place
+    blobs.mkdir()
+    shown.mkdir(parents=True)
+    save(blobs, external("w.bin", offset=8)).rename(blobs / "aaaa")
+    (blobs / "bbbb").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+    for name, blob in (("model.onnx", "aaaa"), ("w.bin", "bbbb")):
+        os.symlink(os.path.relpath(blobs / blob, shown), shown / name)
+    return shown / "model.onnx"
+
+
+@pytest.mark.parametrize("place", ["rev", "rev/onnx"])
+def test_model_and_data_behind_links(tmp_path: Path, place: str) -> None:
+    path = cache(tmp_path, place)
+    record = load_model(path).graph.initializers["w"]
+    assert isinstance(record, TensorRecord)
+    np.testing.assert_array_equal(record.array, [2, 3, 4, 5])
+    # a download that broke off leaves a link to nothing
+    (tmp_path / "blobs" / "bbbb").unlink()
+    with pytest.raises(ModelError, match=r"symbolic link to .*bbbb.*, which does not exist"):
+        load_model(path)
+    # a cache whose links leave it is refused though its model is a link, too
+    outside = tmp_path / "other.bin"
+    outside.write_bytes(b"\0" * 64)
+    os.symlink(outside, tmp_path / "blobs" / "bbbb")
+    with pytest.raises(ModelError, match="leaves the model's folder"):
+        load_model(path)
+
+
+def test_a_link_to_a_model_finds_the_data_beside_the_model(tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "w.bin").write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    os.symlink(save(folder, external("w.bin")), tmp_path / "short.onnx")
+    record = load_model(tmp_path / "short.onnx").graph.initializers["w"]
+    assert isinstance(record, TensorRecord)
+    np.testing.assert_array_equal(record.array, [0, 1, 2, 3])
 
 
 def test_external_data_needs_a_path() -> None:

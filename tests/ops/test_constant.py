@@ -84,6 +84,41 @@ def test_range_importer() -> None:
         run_node("Range", scalars(0, 3, 1), 11)
 
 
+def range_of_sizes(start: float, offset: float, delta: float) -> onnx.ModelProto:
+    """y = Range(start, float(n) + offset, delta) with n the size of input x."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["f", "offset"], ["end"]),
+        helper.make_node("Squeeze", ["end"], ["limit"]),
+        helper.make_node("Range", ["start", "limit", "delta"], ["y"]),
+    ]
+    numbers = {"start": start, "delta": delta, "offset": [offset]}
+    graph = helper.make_graph(
+        nodes,
+        "range",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.asarray(v, np.float32), k) for k, v in numbers.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize(
+    ("start", "offset", "delta"), [(0.5, 0, 1), (0.5, 3, 1.5), (0, 1, 0.25), (7.5, 0, -0.5)]
+)
+def test_range_of_sizes_with_halves(start: float, offset: float, delta: float) -> None:
+    graph = import_model(range_of_sizes(start, offset, delta), shapes={"x": ((1,), (4,), (9,))})
+    for n in (1, 4, 9):
+        y = evaluate(graph, {"x": np.zeros(n, np.float32)})["y"]
+        np.testing.assert_array_equal(y, np.arange(start, n + offset, delta, dtype=np.float32))
+
+
+def test_range_of_sizes_with_rounded_fractions_is_refused() -> None:
+    with pytest.raises(BrazeError, match="rounded in floating point"):
+        import_model(range_of_sizes(0, 0, 0.1), shapes={"x": ((1,), (4,), (9,))})
+
+
 @pytest.mark.parametrize("k", [-2, 0, 1, 5])
 def test_eye(k: int) -> None:
     np.testing.assert_array_equal(made(Eye(3, sym("n"), k, I32), n=4), np.eye(3, 4, k))

@@ -20,6 +20,7 @@ from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.ops.reduce.reduce import Reduce
 
 N, M = sym("n"), sym("m")
+ANY = GraphBuilder()  # symbols without bounds: any size from 0 on
 
 
 def contents(*values: Any) -> np.ndarray[Any, Any]:
@@ -33,7 +34,7 @@ def vector(dtype: DType, size: int) -> TensorType:
 
 
 def binary(op: str, a: Any, b: Any, dtype: DType = I64) -> Any:
-    known = Binary(op).known([contents(a), contents(b)], [vector(dtype, 1)] * 2)
+    known = Binary(op).known([contents(a), contents(b)], [vector(dtype, 1)] * 2, ANY)
     return None if known is None else known[0][0]
 
 
@@ -82,20 +83,20 @@ def test_constants_wrap_like_their_type() -> None:
     ],
 )
 def test_comparisons_of_sizes(op: str, a: Any, b: Any, want: Any) -> None:
-    known = Compare(op).known([contents(a), contents(b)], [vector(I64, 1)] * 2)
+    known = Compare(op).known([contents(a), contents(b)], [vector(I64, 1)] * 2, ANY)
     assert (None if known is None else known[0][0]) is want
 
 
 def test_where_picks_by_a_known_condition() -> None:
-    known = Where().known([contents(True, False), contents(N, 1), contents(5)], [None] * 3)
+    known = Where().known([contents(True, False), contents(N, 1), contents(5)], [None] * 3, ANY)
     assert known is not None
     assert list(known[0]) == [N, 5]
-    assert Where().known([None, contents(1), contents(2)], [None] * 3) is None
+    assert Where().known([None, contents(1), contents(2)], [None] * 3, ANY) is None
 
 
 def test_casts_of_sizes() -> None:
     def cast(value: Any, to: DType) -> Any:
-        known = Cast(to).known([contents(value)], [vector(I64, 1)])
+        known = Cast(to).known([contents(value)], [vector(I64, 1)], ANY)
         return None if known is None else known[0][0]
 
     assert cast(N, I32) == N
@@ -109,7 +110,7 @@ def test_casts_of_sizes() -> None:
 
 def test_unary_on_sizes() -> None:
     def unary(op: str, value: Any) -> Any:
-        known = Unary(op).known([contents(value)], [vector(I64, 1)])
+        known = Unary(op).known([contents(value)], [vector(I64, 1)], ANY)
         return None if known is None else known[0][0]
 
     assert unary("neg", N) == N * -1
@@ -124,7 +125,7 @@ def test_unary_on_sizes() -> None:
     [("prod", N * M * 2), ("sum", N + M + 2), ("max", dmax(dmax(N, M), 2)), ("mean", None)],
 )
 def test_reductions_of_sizes(kind: str, want: Any) -> None:
-    known = Reduce(kind, (0,), True).known([contents(N, M, 2)], [vector(I64, 3)])
+    known = Reduce(kind, (0,), True).known([contents(N, M, 2)], [vector(I64, 3)], ANY)
     if want is None:
         assert known is None
         return
@@ -134,21 +135,21 @@ def test_reductions_of_sizes(kind: str, want: Any) -> None:
 
 def test_reductions_of_no_sizes() -> None:
     nothing = [np.empty((0,), dtype=object)]
-    product = Reduce("prod", (0,), False).known(nothing, [vector(I64, 0)])
+    product = Reduce("prod", (0,), False).known(nothing, [vector(I64, 0)], ANY)
     assert product is not None and product[0].shape == () and product[0].item() == 1
-    assert Reduce("max", (0,), False).known(nothing, [vector(I64, 0)]) is None
+    assert Reduce("max", (0,), False).known(nothing, [vector(I64, 0)], ANY) is None
 
 
 def test_reductions_keep_the_other_axes() -> None:
     x = np.array([[N, 2], [3, M]], dtype=object)
-    known = Reduce("prod", (0,), False).known([x], [TensorType(I64, (2, 2))])
+    known = Reduce("prod", (0,), False).known([x], [TensorType(I64, (2, 2))], ANY)
     assert known is not None and list(known[0]) == [N * 3, M * 2]
 
 
 def test_clips_of_sizes() -> None:
-    known = Clip(0, 7).known([contents(N, -3, 9)], [vector(I64, 3)])
+    known = Clip(0, 7).known([contents(N, -3, 9)], [vector(I64, 3)], ANY)
     assert known is not None and list(known[0]) == [dmin(N, 7), 0, 7]
-    known = Relu().known([contents(N, -3)], [vector(I64, 2)])
+    known = Relu().known([contents(N, -3)], [vector(I64, 2)], ANY)
     assert known is not None and list(known[0]) == [N, 0]
 
 
@@ -165,11 +166,11 @@ def test_a_chain_folds_while_it_is_built() -> None:
 def scaled(op: str, value: Any, factor: float, after: str, dtype: DType = F32) -> Any:
     """Content of Cast(after(op(Cast(value), factor)), int64)."""
     types = [vector(dtype, 1)]
-    steps = Cast(dtype).known([contents(value)], [vector(I64, 1)])
-    steps = steps and Binary(op).known([steps[0], contents(factor)], types * 2)
+    steps = Cast(dtype).known([contents(value)], [vector(I64, 1)], ANY)
+    steps = steps and Binary(op).known([steps[0], contents(factor)], types * 2, ANY)
     if after:
-        steps = steps and Unary(after).known([steps[0]], types)
-    steps = steps and Cast(I64).known([steps[0]], types)
+        steps = steps and Unary(after).known([steps[0]], types, ANY)
+    steps = steps and Cast(I64).known([steps[0]], types, ANY)
     return None if steps is None else steps[0][0]
 
 

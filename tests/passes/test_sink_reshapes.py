@@ -86,6 +86,18 @@ def test_dynamic_operand_along_a_whole_group() -> None:
     check(g, y, ["MatMul", "Reshape", "Add", "Reshape"])
 
 
+def test_constant_under_a_symbolic_shape() -> None:
+    # [n, 12] is only taken to be [1, 12] (a guard): the constant has no shape [n, 12]
+    g = Net()
+    x = g.add1(Relu(), g.tensor("x", N, 12))
+    y = g.op2("add", g.add1(Reshape((3, 4)), x), g.random(3, 4))
+    graph = g.finish([("y", y)])
+    after = sink_reshapes(graph, PassContext())
+    verify(after, graph)
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(1, 12)}
+    np.testing.assert_array_equal(evaluate(after, feeds)["y"], evaluate(graph, feeds)["y"])
+
+
 def test_op_that_broadcasts_one_way() -> None:
     g = Net()
     y = g.add1(PRelu(), product(g, N, 1, 12), g.random(1, 12))

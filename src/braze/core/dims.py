@@ -3,7 +3,7 @@
 A `DimExpr` is a polynomial with integer coefficients over atoms. An atom is a symbol or one of
 floordiv, mod, max, min of other dims. Polynomials are kept canonical on construction, so two
 equal sizes compare equal and hash alike. Bounds never live on a symbol: they come with the
-question (`bounds(dim, env)`), because one engine has several profiles.
+question (`core.bounds`), because one engine has several profiles.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ class Atom:
 
     kind: str
     args: tuple[object, ...]
+
+    @property
+    def operands(self) -> tuple[Dim, Dim]:
+        """Both operands of an atom that is no symbol."""
+        a, b = self.args
+        assert isinstance(a, (int, DimExpr)) and isinstance(b, (int, DimExpr)), self.args
+        return a, b
 
     def __str__(self) -> str:
         if self.kind == "sym":
@@ -193,7 +200,7 @@ def _positive_quotient(a: DimExpr) -> tuple[Dim, int] | None:
     atom = a.terms[0][0][0]
     if atom.kind != "floordiv" or not isinstance(atom.args[1], int) or atom.args[1] < 1:
         return None
-    return atom.args[0], atom.args[1]  # type: ignore[return-value]
+    return atom.operands[0], atom.args[1]
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
@@ -250,8 +257,8 @@ def symbols(d: Dim) -> set[str]:
             if atom.kind == "sym":
                 out.add(str(atom.args[0]))
             else:
-                for arg in atom.args:
-                    out |= symbols(arg)  # type: ignore[arg-type]
+                for arg in atom.operands:
+                    out |= symbols(arg)
     return out
 
 
@@ -265,7 +272,7 @@ def _walk(d: Dim, leaf: Callable[[str], Dim]) -> Dim:
             if atom.kind == "sym":
                 value = leaf(str(atom.args[0]))
             else:
-                a, b = (_walk(x, leaf) for x in atom.args)  # type: ignore[arg-type]
+                a, b = (_walk(x, leaf) for x in atom.operands)
                 value = DIM_OPS[atom.kind](a, b)
             term = term * value
         total = total + term
@@ -283,44 +290,6 @@ def evaluate(d: Dim, env: Mapping[str, int]) -> int:
     if not isinstance(value, int):
         raise ShapeError(f"size {d} needs a value for {', '.join(sorted(symbols(value)))}")
     return value
-
-
-def bounds(d: Dim, env: Mapping[str, Interval]) -> Interval:
-    """An interval that holds every value of `d` when each symbol stays within its interval."""
-    if isinstance(d, int):
-        return d, d
-    lo = hi = 0
-    for monomial, coef in d.terms:
-        term = (coef, coef)
-        for atom in monomial:
-            term = _interval_mul(term, _atom_bounds(atom, env))
-        lo, hi = lo + term[0], hi + term[1]
-    return lo, hi
-
-
-def _interval_mul(a: Interval, b: Interval) -> Interval:
-    corners = [x * y for x in a for y in b]
-    return min(corners), max(corners)
-
-
-def _atom_bounds(atom: Atom, env: Mapping[str, Interval]) -> Interval:
-    if atom.kind == "sym":
-        name = str(atom.args[0])
-        if name not in env:
-            raise ShapeError(f"symbol {name} has no bounds; give shapes for it in the profile")
-        return env[name]
-    (a_lo, a_hi), (b_lo, b_hi) = (bounds(x, env) for x in atom.args)  # type: ignore[arg-type]
-    if atom.kind == "max":
-        return max(a_lo, b_lo), max(a_hi, b_hi)
-    if atom.kind == "min":
-        return min(a_lo, b_lo), min(a_hi, b_hi)
-    if b_lo <= 0:
-        largest = max(abs(a_lo), abs(a_hi), abs(b_lo), abs(b_hi))
-        return -largest, largest
-    if atom.kind == "mod":
-        return (a_lo, a_hi) if a_lo >= 0 and a_hi < b_lo else (0, b_hi - 1)
-    corners = [x // y for x in (a_lo, a_hi) for y in (b_lo, b_hi)]
-    return min(corners), max(corners)
 
 
 DIM_OPS: dict[str, Callable[[Dim, Dim], Dim]] = {
@@ -368,6 +337,17 @@ def _from_ast(node: ast.expr) -> Dim:
 def is_static(shape: Iterable[Dim]) -> bool:
     """True when no size holds a symbol."""
     return all(isinstance(d, int) for d in shape)
+
+
+def static(shape: Iterable[Dim]) -> tuple[int, ...]:
+    """The same shape as plain numbers, for numpy. Raises ShapeError when a size is symbolic."""
+    sizes = tuple(shape)
+    numbers = tuple(d for d in sizes if isinstance(d, int))
+    if len(numbers) < len(sizes):
+        raise ShapeError(
+            f"shape {list(sizes)} holds a symbolic size where numbers are needed; make it static"
+        )
+    return numbers
 
 
 def static_size(shape: Iterable[int]) -> int:

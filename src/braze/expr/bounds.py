@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
-from braze.core.dims import Dim, DimExpr, bounds, symbols
+from braze.core.bounds import bounds
+from braze.core.dims import Dim, DimExpr, symbols
 from braze.expr.fold import fold
 from braze.expr.scalar import Expr
 

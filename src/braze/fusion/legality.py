@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from braze.core.dims import Dim, Interval, bounds, product, symbols
+from braze.core.bounds import bounds
+from braze.core.dims import Dim, Interval, product, symbols
 from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr

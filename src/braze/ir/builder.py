@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from braze.core.dims import Dim, DimExpr, Interval, bounds, is_static, substitute
+from braze.core.bounds import bounds
+from braze.core.dims import Dim, DimExpr, Interval, is_static, substitute
 from braze.core.dtypes import BF16, F16, F32, F64, DType, from_numpy
 from braze.core.errors import BrazeError, ShapeError, VerifyError
 from braze.ir.graph import Graph, Node, SizeGuard, TensorType, Value
@@ -98,7 +99,7 @@ class GraphBuilder:
         """Add a node (or fold it when its content is known) and return its outputs.
 
         `op` is a braze.ops.base.Op: `op.infer(types, self)` gives the output types and
-        `op.known(contents, types)` the known contents of its outputs (or None). A node whose
+        `op.known(contents, types, self)` the known contents of its outputs (or None). A node whose
         outputs are known integers, or a small one of constants only, becomes constants.
         """
         types = [None if v is None else v.type for v in inputs]
@@ -133,7 +134,7 @@ class GraphBuilder:
         out_types: Sequence[TensorType],
     ) -> list[np.ndarray[Any, Any] | None]:
         """Known contents of the outputs, None where there is none (or it would overflow)."""
-        contents = op.known([self.sizes(v) for v in inputs], types)
+        contents = op.known([self.sizes(v) for v in inputs], types, self)
         if contents is None:
             return [None] * len(out_types)
         arrays = [self._tightened(np.asarray(c, dtype=object)) for c in contents]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from braze.core.dims import DIM_OPS, Atom, Dim, DimExpr, Interval, bounds, sym
+from braze.core.bounds import bounds
+from braze.core.dims import DIM_OPS, Atom, Dim, Interval, sym
 
 
 def tighten(d: Dim, env: Mapping[str, Interval]) -> Dim:
@@ -27,7 +28,7 @@ def tighten(d: Dim, env: Mapping[str, Interval]) -> Dim:
 def _tighten_atom(atom: Atom, env: Mapping[str, Interval]) -> Dim:
     if atom.kind == "sym":
         return sym(str(atom.args[0]))
-    a, b = (tighten(x, env) for x in atom.args if isinstance(x, (int, DimExpr)))
+    a, b = (tighten(x, env) for x in atom.operands)
     if atom.kind in ("max", "min"):
         lo, hi = bounds(a - b, env)
         if lo >= 0:

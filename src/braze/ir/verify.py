@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from braze.core.dims import Dim, Interval, bounds
+from braze.core.bounds import bounds
+from braze.core.dims import Dim, Interval
 from braze.core.errors import BrazeError, VerifyError
 from braze.ir.graph import Graph, Node, Value
 

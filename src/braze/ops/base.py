@@ -57,7 +57,10 @@ class Op:
         raise NotImplementedError
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         """Known contents of the outputs (object arrays of Dims) from those of the inputs.
 

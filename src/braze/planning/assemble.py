@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from braze.core.dims import Dim, bounds, product
+from braze.core.bounds import bounds
+from braze.core.dims import Dim, product
 from braze.engine.plan import (
     Binding,
     Buffer,

@@ -43,7 +43,7 @@ class SizeTable:
                     "give the input's shape statically"
                 )
             return self._step("sym", self.symbols.index(name))
-        a, b = (self.index(x) for x in atom.args)  # type: ignore[arg-type]
+        a, b = (self.index(x) for x in atom.operands)
         return self._step(atom.kind, a, b)
 
     def _step(self, op: str, a: int, b: int = 0) -> int:

@@ -71,7 +71,7 @@ def _load_path(path: Path) -> ModelRecord:
         data = path.read_bytes()
     except (OSError, ValueError) as e:
         raise ModelError(f"{where} cannot be read: {describe_os_error(e)}") from e
-    return _Decoder(path.resolve().parent, where).model(_parse(data, where))
+    return _Decoder(path, where).model(_parse(data, where))
 
 
 def _parse(data: bytes, where: str) -> onnx.ModelProto:
@@ -94,8 +94,8 @@ def _parse(data: bytes, where: str) -> onnx.ModelProto:
 class _Decoder:
     """Turns protobuf messages into records; holds what error messages need."""
 
-    def __init__(self, folder: Path | None, where: str) -> None:
-        self._external = ExternalData(folder)
+    def __init__(self, path: Path | None, where: str) -> None:
+        self._external = ExternalData(path)
         self._where = where
 
     def model(self, proto: onnx.ModelProto) -> ModelRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,17 @@ MAX_BYTES = 1 << 46
 class ExternalData:
     """Files beside the model that hold tensor bytes; each is mapped once.
 
-    folder: the model's folder, or None for a model that came as bytes or a ModelProto (external
-    data is then refused, because nothing tells where its files are).
+    model: the model's path, or None for a model that came as bytes or a ModelProto (external data
+    is then refused, because nothing tells where its files are). A model behind a link has two
+    folders: that of the link and that of the file itself. Data is looked for in both in this order,
+    by a name that stays inside; if that is a link, its file must be in one of them as well. That
+    is how download caches are laid out (model and data are links into one folder of blobs), and no
+    model can read what lies elsewhere.
     """
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    def __init__(self, model: Path | None) -> None:
+        named = () if model is None else (model.absolute().parent, model.resolve().parent)
+        self._folders = tuple(dict.fromkeys(named))
         self._maps: dict[Path, Array] = {}
 
     def read(self, proto: onnx.TensorProto, num_bytes: int, where: str) -> Array:
@@ -60,7 +66,7 @@ class ExternalData:
         return data[offset : offset + length]
 
     def _map(self, location: str, where: str) -> Array:
-        if self._folder is None:
+        if not self._folders:
             raise ModelError(
                 f"{where}: its data is in the external file {location!r}; pass the model as a path "
                 "so that the file can be found"
@@ -79,35 +85,38 @@ class ExternalData:
         return self._maps[path]
 
     def _inside(self, location: str, where: str) -> Path:
-        assert self._folder is not None
         if not location or "\0" in location:
             raise ModelError(f"{where}: external data has no file name; save the model again")
-        parts = Path(location).parts
         steps = location.replace("\\", "/").split("/")
         if steps[0] == "" or location[1:2] == ":" or ".." in steps:
             raise ModelError(
                 f"{where}: external data path {location!r} leaves the model's folder; only files "
                 "in the model's folder are read"
             )
-        path = self._folder
-        for part in parts:
-            path = path / part
-            if path.is_symlink():
-                raise ModelError(
-                    f"{where}: external data path {location!r} is a symbolic link; replace it by "
-                    "the file itself"
-                )
-        if path.exists() and not path.is_file():
-            raise ModelError(
-                f"{where}: external data path {location!r} is not a regular file; save the model "
-                "again with its data in a file"
-            )
-        if not path.is_file():
+        places = [folder / location for folder in self._folders]
+        path = next((p for p in places if os.path.lexists(p)), None)
+        if path is None:
             raise ModelError(
                 f"{where}: external data file {location!r} does not exist beside the model; "
                 "copy it there"
             )
-        return path
+        real = Path(os.path.realpath(path))
+        if not any(real.is_relative_to(folder.resolve()) for folder in self._folders):
+            raise ModelError(
+                f"{where}: external data path {location!r} is a symbolic link that leaves the "
+                f"model's folder (to {str(real)!r}); put the file itself beside the model"
+            )
+        if not real.exists():
+            raise ModelError(
+                f"{where}: external data path {location!r} is a symbolic link to {str(real)!r}, "
+                "which does not exist; download or copy that file again"
+            )
+        if not real.is_file():
+            raise ModelError(
+                f"{where}: external data path {location!r} is not a regular file; save the model "
+                "again with its data in a file"
+            )
+        return real
 
 
 def _whole_number(text: str, what: str, where: str) -> int:

@@ -52,7 +52,7 @@ class Gather(Op):
         data, indices = array_of(inputs, 0), array_of(inputs, 1)
         return (np.take(data, indices.astype(np.int64), axis=self.axis),)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         data, indices = contents[0], contents[1]
         if data is None or indices is None or not all(isinstance(i, int) for i in indices.flat):
             return None

@@ -56,7 +56,7 @@ class Concat(Op):
         arrays = [array_of(inputs, k) for k in range(len(inputs))]
         return (np.concatenate(arrays, axis=self.axis),)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         arrays = [c for c in contents if c is not None]
         if len(arrays) != len(contents):
             return None
@@ -99,7 +99,7 @@ class Split(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return self._parts(array_of(inputs, 0))
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.sizes):
             return None
         return self._parts(contents[0])

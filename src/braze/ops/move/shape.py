@@ -51,7 +51,7 @@ class Reshape(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return (array_of(inputs, 0).reshape(self.shape),)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.shape):
             return None
         return (contents[0].reshape(self.shape),)
@@ -78,7 +78,7 @@ class Transpose(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return (array_of(inputs, 0).transpose(self.perm),)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         return None if contents[0] is None else (contents[0].transpose(self.perm),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
@@ -109,7 +109,7 @@ class Expand(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return (np.broadcast_to(array_of(inputs, 0), self.shape),)  # type: ignore[arg-type]
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.shape):
             return None
         return (np.broadcast_to(contents[0], self.shape),)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ class Tile(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return (np.tile(array_of(inputs, 0), self.repeats),)  # type: ignore[arg-type]
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.repeats):
             return None
         return (np.tile(contents[0], self.repeats),)  # type: ignore[arg-type]
@@ -181,7 +181,7 @@ class Shape(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return (np.array(array_of(inputs, 0).shape[self.start : self.end], np.int64),)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         sizes = self._dims(type_of(types, 0))
         return (object_array(sizes, (len(sizes),)),)
 
@@ -204,7 +204,7 @@ class SizeTensor(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return (np.array(self.dims, self.dtype.numpy).reshape(self.shape),)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         return (object_array(self.dims, self.shape),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:

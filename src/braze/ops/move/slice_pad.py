@@ -40,6 +40,7 @@ from braze.ops.writing.indexing import (
     to_expr,
     within,
 )
+from braze.ops.writing.size_arithmetic import larger, smaller
 
 PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -68,7 +69,7 @@ class Slice(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         return (array_of(inputs, 0)[self._slices()],)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.starts + self.sizes):
             return None
         return (contents[0][self._slices()],)
@@ -80,18 +81,6 @@ class Slice(Op):
         )
         shape = type_of(inputs, 0).shape
         return View(index, reshape=shape == self.sizes and all(s == 1 for s in self.steps))
-
-
-def smaller(a: Dim, b: Dim, g: InferContext) -> Dim:
-    """min(a, b), decided by the bounds of the symbols where they suffice."""
-    low, high = g.range_of(a - b)
-    return b if low >= 0 else a if high <= 0 else dims.dmin(a, b)
-
-
-def larger(a: Dim, b: Dim, g: InferContext) -> Dim:
-    """max(a, b), decided by the bounds of the symbols where they suffice."""
-    low, high = g.range_of(a - b)
-    return a if low >= 0 else b if high <= 0 else dims.dmax(a, b)
 
 
 def _from_front(n: OnnxNode, g: GraphBuilder, position: Dim, size: Dim, what: str) -> Dim:
@@ -114,15 +103,16 @@ def _resolve_slice(
         raise ShapeError(f"node {n.name!r} (Slice): step 0; use a step that is not zero")
     start = _from_front(n, g, start, size, "start")
     end = _from_front(n, g, end, size, "end")
+    bounds = g.range_of
     if step > 0:
-        start = smaller(larger(start, 0, g), size, g)
-        end = smaller(larger(end, 0, g), size, g)
+        start = smaller(larger(start, 0, bounds), size, bounds)
+        end = smaller(larger(end, 0, bounds), size, bounds)
         count = dims.ceildiv(end - start, step)
     else:
-        start = smaller(larger(start, -1, g), size - 1, g)
-        end = smaller(larger(end, -1, g), size - 1, g)
+        start = smaller(larger(start, -1, bounds), size - 1, bounds)
+        end = smaller(larger(end, -1, bounds), size - 1, bounds)
         count = dims.ceildiv(start - end, -step)
-    return start, larger(count, 0, g)
+    return start, larger(count, 0, bounds)
 
 
 def import_slice(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
@@ -215,7 +205,7 @@ class Pad(Op):
                 out[(slice(None),) * i + (source < 0,)] = value
         return (out,)
 
-    def known(self, contents: Arrays, types: Types) -> tuple[Array, ...] | None:
+    def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or self.value is None or not dims.is_static(self.begins + self.ends):
             return None
         return self.reference(contents[0])

@@ -78,9 +78,12 @@ class Relu(Activation):
         return True
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
-        return _known_clip(contents[0], types[0], 0, None)
+        return _known_clip(contents[0], types[0], (0, None), ctx)
 
 
 @dataclass(frozen=True)
@@ -115,20 +118,26 @@ class Clip(Activation):
         return True
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
-        return _known_clip(contents[0], types[0], self.lo, self.hi)
+        return _known_clip(contents[0], types[0], (self.lo, self.hi), ctx)
 
 
 def _known_clip(
-    x: Array | None, t: TensorType | None, lo: float | None, hi: float | None
+    x: Array | None,
+    t: TensorType | None,
+    limits: tuple[float | None, float | None],
+    ctx: InferContext,
 ) -> tuple[Array, ...] | None:
     if x is None or t is None or not t.dtype.is_int:
         return None
     y: Array | None = x
-    for op, bound in (("max", lo), ("min", hi)):
+    for op, bound in zip(("max", "min"), limits, strict=True):
         if bound is not None:
-            y = known_binary(op, y, np.array(int(bound), dtype=object), t.dtype)
+            y = known_binary(op, y, np.array(int(bound), dtype=object), t.dtype, ctx.range_of)
     return None if y is None else (y,)
 
 

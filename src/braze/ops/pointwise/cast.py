@@ -22,7 +22,7 @@ from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Pointwise
 from braze.ops.writing.precision import from_bfloat16, present, round_to_bfloat16, to_bfloat16
-from braze.ops.writing.size_arithmetic import as_dim, exact_in, size_bounds
+from braze.ops.writing.size_arithmetic import as_dim, exact_in
 from braze.ops.writing.size_ratio import Ratio
 
 
@@ -44,24 +44,27 @@ class Cast(Op):
         return (cast_array(x, self.to),)
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         x = contents[0]
         if x is None:
             return None
         out = np.empty(x.shape, dtype=object)
         for i in np.ndindex(x.shape):
-            out[i] = self._known_element(x[i])
+            out[i] = self._known_element(x[i], ctx)
             if out[i] is None:
                 return None
         return (out,)
 
-    def _known_element(self, value: object) -> object:
+    def _known_element(self, value: object, ctx: InferContext) -> object:
         if isinstance(value, Ratio):
             if self.to in (F32, F64):
                 return value
             # toward zero is floor where the size cannot be negative
-            below_zero = size_bounds(value.numerator)[0] < 0
+            below_zero = ctx.range_of(value.numerator)[0] < 0
             return None if below_zero or not self.to.is_int else value.floor()
         x = as_dim(value)
         if self.to.kind == "b":

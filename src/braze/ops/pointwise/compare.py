@@ -51,10 +51,13 @@ class Compare(Op):
         return (np.asarray(COMPARE_NUMPY[self.op](inputs[0], inputs[1])),)
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         assert types[0] is not None
-        z = known_binary(self.op, contents[0], contents[1], types[0].dtype)
+        z = known_binary(self.op, contents[0], contents[1], types[0].dtype, ctx.range_of)
         return None if z is None else (z,)
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
@@ -138,7 +141,10 @@ class Where(Op):
         return (np.asarray(np.where(condition, x, y)),)
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         condition, x, y = contents
         if condition is None or x is None or y is None:

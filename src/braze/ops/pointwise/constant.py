@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from braze.core import dims
-from braze.core.dims import Dim
+from braze.core.dims import Dim, DimExpr
 from braze.core.dtypes import BF16, BOOL, F32, I64, DType, from_onnx
 from braze.expr import scalar
 from braze.expr.scalar import Expr
@@ -21,7 +21,8 @@ from braze.ops.lowering import Lowering, Pointwise
 from braze.ops.pointwise.cast import cast_array
 from braze.ops.writing.arguments import known_sizes
 from braze.ops.writing.precision import compute_type, from_bfloat16
-from braze.ops.writing.size_arithmetic import as_dim, maximum, wrap
+from braze.ops.writing.size_arithmetic import as_dim, larger, wrap
+from braze.ops.writing.size_ratio import Ratio, few_bits
 
 MAX_KNOWN: Final = 1024
 
@@ -44,7 +45,10 @@ class ConstantOfShape(Op):
         return (np.full(self.shape, cast_array(one, self.dtype)),)
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         size = dims.product(self.shape)
         # a size of 0 makes the product 0 whatever the symbols are
@@ -84,7 +88,10 @@ class Range(Op):
         return (cast_array(values, self.dtype),)
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         start, delta = as_dim(self.start), as_dim(self.delta)
         if not isinstance(self.length, int) or self.length > MAX_KNOWN:
@@ -183,17 +190,22 @@ def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     if delta == 0:
         raise n.invalid("delta is 0; give a step")
     numbers = [x for x in (start, limit, delta) if isinstance(x, (int, float))]
-    length: Dim
     if len(numbers) == 3 and dtype.is_float:
-        length = max(0, math.ceil((limit - start) / delta))
+        length: Dim = max(0, math.ceil((limit - start) / delta))
+    elif isinstance(delta, (DimExpr, Ratio)):
+        raise n.unsupported("delta depends on a dynamic size; make it a constant")
     else:
-        first, end, step = as_dim(start), as_dim(limit), as_dim(delta)
-        if first is None or end is None or step is None:
-            raise n.unsupported("mixes sizes and fractions; compute the bounds in integers")
-        if not isinstance(step, int):
-            raise n.unsupported("delta depends on a dynamic size; make it a constant")
-        span = end - first if step > 0 else first - end
-        length = maximum(dims.ceildiv(span, abs(step)), 0)
+        first, end, step = (few_bits(x) for x in (start, limit, delta))
+        if first is None or end is None or step is None or isinstance(start, Ratio):
+            raise n.unsupported(
+                "mixes sizes with fractions that are rounded in floating point; use halves, "
+                "quarters ... or compute the limits in integers"
+            )
+        # ceil((p/q - r/s) / (t/u)) = ceil((p*s - r*q) * u / (q*s*t))
+        (p, q), (r, s), (t, u) = end, first, step
+        assert isinstance(t, int), delta
+        span = (p * s - r * q) * (u if t > 0 else -u)
+        length = larger(dims.ceildiv(span, q * s * abs(t)), 0, g.range_of)
     return (g.add1(Range(start, delta, length, dtype)),)
 
 

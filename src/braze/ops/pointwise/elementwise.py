@@ -73,10 +73,13 @@ class Unary(Op):
             return (narrow(UNARY_NUMPY[self.op](widen(x)), x),)
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         assert types[0] is not None
-        y = known_unary(self.op, contents[0], types[0].dtype)
+        y = known_unary(self.op, contents[0], types[0].dtype, ctx.range_of)
         return None if y is None else (y,)
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
@@ -119,10 +122,13 @@ class Binary(Op):
             return (narrow(BINARY_NUMPY[self.op](widen(x), widen(y)), x),)
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         assert types[0] is not None
-        z = known_binary(self.op, contents[0], contents[1], types[0].dtype)
+        z = known_binary(self.op, contents[0], contents[1], types[0].dtype, ctx.range_of)
         return None if z is None else (z,)
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:

@@ -13,9 +13,9 @@ from braze.core.errors import ShapeError
 from braze.expr.scalar import Expr
 from braze.ir.builder import GraphBuilder
 from braze.ops.base import Array, InferContext, OnnxNode
-from braze.ops.move.slice_pad import larger
 from braze.ops.writing.arguments import at_least
 from braze.ops.writing.indexing import iadd, imul, isub, within
+from braze.ops.writing.size_arithmetic import larger
 
 LAYOUTS = ("NCHW", "NHWC")
 
@@ -162,7 +162,7 @@ def same_pads(
     if stride == 1:
         total = extent - 1
     else:
-        total = larger((dims.ceildiv(size, stride) - 1) * stride + extent - size, 0, ctx)
+        total = larger((dims.ceildiv(size, stride) - 1) * stride + extent - size, 0, ctx.range_of)
     small = dims.floordiv(total, 2)
     return (small, total - small) if upper else (total - small, small)
 

@@ -140,7 +140,10 @@ class Reduce(Op):
         return np.log(total) if self.kind == "logsum" else total
 
     def known(
-        self, contents: Sequence[Array | None], types: Sequence[TensorType | None]
+        self,
+        contents: Sequence[Array | None],
+        types: Sequence[TensorType | None],
+        ctx: InferContext,
     ) -> tuple[Array, ...] | None:
         x, t = contents[0], types[0]
         if x is None or t is None or not t.dtype.is_int or self.kind not in SIZE_FOLDS:
@@ -156,7 +159,7 @@ class Reduce(Op):
             return None
         total: Array | None = np.asarray(terms[0], dtype=object)
         for term in terms[1:]:
-            total = known_binary(op, total, np.asarray(term, dtype=object), t.dtype)
+            total = known_binary(op, total, np.asarray(term, dtype=object), t.dtype, ctx.range_of)
         shape = tuple(
             1 if i in self.axes else d
             for i, d in enumerate(x.shape)

@@ -1,7 +1,7 @@
 """Arithmetic on known contents: object arrays whose elements are ints, floats or symbolic sizes.
 
-Each function gives None where the answer depends on the values of the symbols. Symbols are sizes,
-hence never negative; that decides comparisons such as `n == -1`.
+Each function gives None where the answer depends on the values of the symbols. `bounds` tells what
+the profiles allow a size to be (InferContext.range_of); that decides comparisons such as `n == -1`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,11 @@ from braze.core.dtypes import DType
 from braze.ops.base import Array
 from braze.ops.writing.size_ratio import Ratio, scale
 
-MAX_SYMBOL: Final = 2**31
 # integers up to here are exact in a float type (symbolic sizes are taken to stay below 2**24)
 EXACT_FLOAT: Final = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24, "float64": 2**53}
 
 
-class _SizeBounds(dict[str, Interval]):
-    """Every symbol lies in [0, 2**31]."""
-
-    def __missing__(self, key: str) -> Interval:
-        return (0, MAX_SYMBOL)
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-
-def size_bounds(d: Dim) -> Interval:
-    """Bounds of a size over all symbol values."""
-    return dims.bounds(d, _SizeBounds())
+Bounds = Callable[[Dim], Interval]
 
 
 def as_dim(x: Any) -> Dim | None:
@@ -57,78 +44,78 @@ def wrap(x: Any, dtype: DType) -> Any:
     return low - (1 << dtype.bits) if dtype.is_signed and low >> (dtype.bits - 1) else low
 
 
-def _divide(a: Dim, b: Dim) -> Dim | None:
+def _divide(a: Dim, b: Dim, bounds: Bounds) -> Dim | None:
     if isinstance(a, int) and isinstance(b, int):
         if b == 0:
             return 0
         return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     exact = dims.exact_div(a, b)
-    if exact is not None and size_bounds(b)[0] > 0:
+    if exact is not None and bounds(b)[0] > 0:
         return exact
-    if size_bounds(a)[0] >= 0 and size_bounds(b)[0] > 0:
+    if bounds(a)[0] >= 0 and bounds(b)[0] > 0:
         return dims.floordiv(a, b)
     return None
 
 
-def _modulo(a: Dim, b: Dim) -> Dim | None:
+def _modulo(a: Dim, b: Dim, bounds: Bounds) -> Dim | None:
     if isinstance(a, int) and isinstance(b, int):
         return a % b if b else 0
-    return dims.mod(a, b) if size_bounds(b)[0] > 0 else None
+    return dims.mod(a, b) if bounds(b)[0] > 0 else None
 
 
-def _remainder(a: Dim, b: Dim) -> Dim | None:
-    q = _divide(a, b)
+def _remainder(a: Dim, b: Dim, bounds: Bounds) -> Dim | None:
+    q = _divide(a, b, bounds)
     return 0 if b == 0 else None if q is None else a - q * b
 
 
-def _power(a: Dim, b: Dim) -> Dim | None:
+def _power(a: Dim, b: Dim, bounds: Bounds) -> Dim | None:
     if not isinstance(b, int) or not 0 <= b <= 8:
         return None
     return dims.product([a] * b)
 
 
-def maximum(a: Dim, b: Dim) -> Dim:
-    """The larger size; the bounds of symbols decide where they can."""
-    low, high = size_bounds(a - b)
+def larger(a: Dim, b: Dim, bounds: Bounds) -> Dim:
+    """max(a, b), decided by the bounds of the symbols where they suffice."""
+    low, high = bounds(a - b)
     return a if low >= 0 else b if high <= 0 else dims.dmax(a, b)
 
 
-def minimum(a: Dim, b: Dim) -> Dim:
-    """The smaller size; the bounds of symbols decide where they can."""
-    low, high = size_bounds(a - b)
+def smaller(a: Dim, b: Dim, bounds: Bounds) -> Dim:
+    """min(a, b), decided by the bounds of the symbols where they suffice."""
+    low, high = bounds(a - b)
     return b if low >= 0 else a if high <= 0 else dims.dmin(a, b)
 
 
-def equal(a: Dim, b: Dim) -> bool | None:
+def equal(a: Dim, b: Dim, bounds: Bounds) -> bool | None:
     """a == b, or None when it depends on the symbols."""
     if a == b:
         return True
-    low, high = size_bounds(a - b)
+    low, high = bounds(a - b)
     return False if low > 0 or high < 0 else None
 
 
-def less(a: Dim, b: Dim) -> bool | None:
+def less(a: Dim, b: Dim, bounds: Bounds) -> bool | None:
     """a < b, or None when it depends on the symbols."""
-    low, high = size_bounds(a - b)
+    low, high = bounds(a - b)
     return True if high < 0 else False if low >= 0 else None
 
 
-def less_equal(a: Dim, b: Dim) -> bool | None:
+def less_equal(a: Dim, b: Dim, bounds: Bounds) -> bool | None:
     """a <= b, or None when it depends on the symbols."""
-    low, high = size_bounds(a - b)
+    low, high = bounds(a - b)
     return True if high <= 0 else False if low > 0 else None
 
 
-SIZE_BINARY: Final[Mapping[str, Callable[[Dim, Dim], Any]]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+SIZE_BINARY: Final[Mapping[str, Callable[[Dim, Dim, Bounds], Any]]] = {
+    "add": lambda a, b, _: a + b,
+    "sub": lambda a, b, _: a - b,
+    "mul": lambda a, b, _: a * b,
     "div": _divide,
     "mod": _modulo,
     "fmod": _remainder,
     "pow": _power,
-    "max": maximum,
-    "min": minimum,
+    "max": larger,
+    "min": smaller,
     "eq": equal,
     "lt": less,
     "le": less_equal,
@@ -138,31 +125,42 @@ LOGICAL: Final[Mapping[str, Callable[[bool, bool], bool]]] = {
     "or": lambda a, b: a or b,
     "xor": lambda a, b: a != b,
 }
-SIZE_UNARY: Final[Mapping[str, Callable[[Dim], Any]]] = {
-    "neg": lambda a: a * -1,
-    "abs": lambda a: abs(a) if isinstance(a, int) else a if size_bounds(a)[0] >= 0 else None,
-    "sign": lambda a: (a > 0) - (a < 0) if isinstance(a, int) else None,
-    "floor": lambda a: a,
-    "ceil": lambda a: a,
-    "round": lambda a: a,
+SIZE_UNARY: Final[Mapping[str, Callable[[Dim, Bounds], Any]]] = {
+    "neg": lambda a, _: a * -1,
+    "abs": lambda a, bounds: _absolute(a, bounds(a)),
+    "sign": lambda a, bounds: _sign(bounds(a)),
+    "floor": lambda a, _: a,
+    "ceil": lambda a, _: a,
+    "round": lambda a, _: a,
 }
 
 
-def known_binary(op: str, a: Array | None, b: Array | None, dtype: DType) -> Array | None:
+def _absolute(a: Dim, within: Interval) -> Dim | None:
+    return a if within[0] >= 0 else a * -1 if within[1] <= 0 else None
+
+
+def _sign(within: Interval) -> int | None:
+    low, high = within
+    return 1 if low > 0 else -1 if high < 0 else 0 if low == high == 0 else None
+
+
+def known_binary(
+    op: str, a: Array | None, b: Array | None, dtype: DType, bounds: Bounds
+) -> Array | None:
     """Elementwise `op` of two contents under broadcasting; `dtype` is the operands' type."""
     if a is None or b is None:
         return None
     out = np.empty(np.broadcast_shapes(a.shape, b.shape), dtype=object)
     left, right = np.broadcast_to(a, out.shape), np.broadcast_to(b, out.shape)
     for i in np.ndindex(out.shape):
-        value = _known_pair(op, left[i], right[i], dtype)
+        value = _known_pair(op, left[i], right[i], dtype, bounds)
         if value is None:
             return None
         out[i] = value
     return out
 
 
-def _known_pair(op: str, a: Any, b: Any, dtype: DType) -> Any:
+def _known_pair(op: str, a: Any, b: Any, dtype: DType, bounds: Bounds) -> Any:
     if dtype.name in ("float32", "float64") and op in ("mul", "div"):
         result = scale(op, a, b)
         return result if isinstance(result, Ratio) else exact_in(result, dtype)
@@ -173,7 +171,7 @@ def _known_pair(op: str, a: Any, b: Any, dtype: DType) -> Any:
     x, y = as_dim(a), as_dim(b)
     if x is None or y is None or op not in SIZE_BINARY or (dtype.is_float and op == "div"):
         return None
-    result = SIZE_BINARY[op](x, y)
+    result = SIZE_BINARY[op](x, y, bounds)
     return result if isinstance(result, bool) else exact_in(result, dtype)
 
 
@@ -186,20 +184,20 @@ def exact_in(x: Any, dtype: DType) -> Any:
     return wrap(x, dtype)
 
 
-def known_unary(op: str, a: Array | None, dtype: DType) -> Array | None:
+def known_unary(op: str, a: Array | None, dtype: DType, bounds: Bounds) -> Array | None:
     """Elementwise `op` of one content."""
     if a is None:
         return None
     out = np.empty(a.shape, dtype=object)
     for i in np.ndindex(out.shape):
-        value = _known_one(op, a[i], dtype)
+        value = _known_one(op, a[i], dtype, bounds)
         if value is None:
             return None
         out[i] = value
     return out
 
 
-def _known_one(op: str, a: Any, dtype: DType) -> Any:
+def _known_one(op: str, a: Any, dtype: DType, bounds: Bounds) -> Any:
     if dtype.kind == "b":
         return not bool(a) if op == "not" else None
     if isinstance(a, Ratio):
@@ -208,4 +206,4 @@ def _known_one(op: str, a: Any, dtype: DType) -> Any:
     x = as_dim(a)
     if x is None or op not in SIZE_UNARY:
         return None
-    return exact_in(SIZE_UNARY[op](x), dtype)
+    return exact_in(SIZE_UNARY[op](x, bounds), dtype)

@@ -65,6 +65,14 @@ def _is_power_of_two(x: int) -> bool:
     return x & (x - 1) == 0
 
 
+def few_bits(x: Any) -> tuple[Dim, int] | None:
+    """`as_ratio` of a number that adds to sizes without rounding: a small power of two below it."""
+    found = as_ratio(x)
+    if found is None or not _is_power_of_two(found[1]) or found[1] > MAX_FACTOR:
+        return None
+    return found
+
+
 def scale(op: str, a: Any, b: Any) -> Dim | Ratio | None:
     """a * b ("mul") or a / b ("div") of such numbers; None where float32 might round."""
     x, y = as_ratio(a), as_ratio(b)

@@ -81,7 +81,7 @@ def _known_sizes(node: Node, built: Rewriter) -> Sequence[Array] | None:
     if not all(v.dtype.is_int for v in node.outputs):
         return None
     types = [None if v is None else v.type for v in node.inputs]
-    contents = node.op.known([built.sizes(v) for v in node.inputs], types)
+    contents = node.op.known([built.sizes(v) for v in node.inputs], types, built)
     if contents is None or not all(is_static(c.reshape(-1)) for c in contents):
         return None
     return [c.astype(v.dtype.numpy) for v, c in zip(node.outputs, contents, strict=True)]

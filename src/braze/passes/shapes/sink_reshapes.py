@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from braze.core.dims import Shape
+from braze.core.dims import Shape, is_static, static
 from braze.core.errors import BrazeError
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
@@ -96,8 +96,8 @@ def _under(
     if inner is not None and operand(inner).shape == shape:
         return operand(inner)
     array = editor.array(v)
-    if array is not None:
-        return g.constant(array.reshape(shape), v.name, v.dtype)
+    if array is not None and is_static(shape):
+        return g.constant(array.reshape(static(shape)), v.name, v.dtype)
     return g.add1(Reshape(shape), v)
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final, Union
 
 import numpy as np
 
-from braze.core.dims import Dim, Shape, bounds, exact_div, product
+from braze.core.bounds import bounds
+from braze.core.dims import Dim, Shape, exact_div, product
 from braze.core.errors import BrazeError
 from braze.expr.fold import leaves
 from braze.ir.editor import GraphEditor, Rewriter
