@@ -98,6 +98,16 @@ def test_errors_of_enqueued_runs_show_in_synchronize() -> None:
     stream.synchronize()
 
 
+def test_errors_of_calls_show_in_synchronize() -> None:
+    stream, seen = Stream(), list[str]()
+    stream.call(lambda: seen.remove("missing"))
+    stream.call(lambda: seen.append("later"))
+    with pytest.raises(ValueError, match="remove"):
+        stream.synchronize()
+    assert seen == ["later"]
+    stream.synchronize()
+
+
 def test_an_idle_stream_uses_no_cpu() -> None:
     stream = Stream()
     stream.call(lambda: None)

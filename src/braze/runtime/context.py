@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from braze.core.errors import BindingError, ShapeError
+from braze.core.errors import BindingError
 from braze.runtime.arrays import Array, address_of, as_input, empty_output, output_dtype
 from braze.runtime.hooks import Hooks
+from braze.runtime.inputs import input_arrays
 from braze.runtime.loaded import LoadedEngine
 from braze.runtime.native import Memory, check, run_options
 from braze.runtime.stream import Stream
@@ -92,7 +93,7 @@ class ExecutionContext:
         return hooks.spent
 
     def _run(self, inputs: Mapping[str, Any], hooks: Hooks | None) -> dict[str, Array]:
-        arrays = self._input_arrays(inputs)
+        arrays = input_arrays(self._inputs, inputs)
         with self._lock:
             self._set_shapes(arrays)
             outputs: dict[str, Array] = {}
@@ -111,37 +112,6 @@ class ExecutionContext:
             if status:
                 check(status)
         return outputs
-
-    def _input_arrays(self, inputs: Mapping[str, Any]) -> list[Array]:
-        if not isinstance(inputs, Mapping):
-            raise BindingError(
-                f"inputs must be a dict of arrays by input name, not {type(inputs).__name__}; "
-                f"the engine takes the inputs {[b.name for b in self._inputs]}"
-            )
-        arrays = []
-        for b in self._inputs:
-            if b.name not in inputs:
-                self._reject_names(inputs)
-            array = as_input(b.name, b.dtype, b.storage, inputs[b.name])
-            if array.ndim != b.rank:
-                raise ShapeError(
-                    f"input {b.name!r} has shape {array.shape} but the engine takes "
-                    f"{b.rank} axes; reshape it"
-                )
-            arrays.append(array)
-        if len(inputs) != len(arrays):
-            self._reject_names(inputs)
-        return arrays
-
-    def _reject_names(self, inputs: Mapping[str, Any]) -> None:
-        expected = [b.name for b in self._inputs]
-        missing = [name for name in expected if name not in inputs]
-        extra = [name for name in inputs if name not in expected]
-        raise BindingError(
-            f"the engine takes the inputs {expected}"
-            + (f"; missing: {missing}" if missing else "")
-            + (f"; unknown: {extra}" if extra else "")
-        )
 
     def _set_shapes(self, arrays: Sequence[Array]) -> None:
         shapes = tuple([array.shape for array in arrays])

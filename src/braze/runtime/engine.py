@@ -104,7 +104,7 @@ class Engine:
         try:
             return self._free_contexts.pop()  # list operations are atomic: no lock is needed
         except IndexError:
-            return ExecutionContext(self.loaded)
+            return self.create_context()
 
     def create_context(self, profile: int | None = None) -> ExecutionContext:
         """A context of your own; profile: an index, or None to choose by the shapes."""
@@ -120,7 +120,7 @@ class Engine:
     @functools.cached_property
     def plan(self) -> Plan:
         """The plan behind the engine, read when first asked for; its weights are views."""
-        return from_bytes(self.loaded.image().data, verify_weights=False)
+        return from_bytes(self.image().data, verify_weights=False)
 
     @functools.cached_property
     def inputs(self) -> tuple[TensorDescription, ...]:
@@ -146,14 +146,18 @@ class Engine:
         """Wait until the weights are checked; raises EngineFormatError when they are damaged."""
         check(self.loaded.lib.braze_engine_verify(self.loaded.handle))
 
+    def image(self) -> npt.NDArray[np.uint8]:
+        """The bytes of the engine file where they lie; read-only, keeps the engine alive."""
+        return self.loaded.image()
+
     def to_bytes(self) -> bytes:
         """The engine file as bytes."""
-        return self.loaded.image().tobytes()
+        return self.image().tobytes()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles and copies are engines of their own, made from the engine file's bytes."""
-        return functools.partial(Engine.from_bytes, threads=self.threads), (self.to_bytes(),)
+        return functools.partial(type(self).from_bytes, threads=self.threads), (self.to_bytes(),)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the engine file to `path`, whole or not at all; raises FileError."""
-        write_image(self.loaded.image(), path)
+        write_image(self.image(), path)

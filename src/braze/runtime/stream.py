@@ -52,6 +52,7 @@ class Stream:
         self._lib = library()
         self.handle = c_void_p()
         self._alive: deque[tuple[int, Any]] = deque()
+        self._errors: list[BaseException] = []
         check(self._lib.braze_stream_create(ctypes.byref(self.handle)))
 
     def __del__(self) -> None:
@@ -63,7 +64,10 @@ class Stream:
         """Wait for everything enqueued so far; raises the first error since the last call."""
         try:
             check(self._lib.braze_stream_synchronize(self.handle))
+            if self._errors:
+                raise self._errors[0]
         finally:
+            self._errors.clear()
             self._forget_finished()
 
     def query(self) -> bool:
@@ -76,8 +80,19 @@ class Stream:
         check(self._lib.braze_stream_wait_event(self.handle, event.handle))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call `function` on the stream's thread when its turn comes; it must not raise."""
-        native_function = HOST_FN(lambda _user: function())
+        """Call `function` on the stream's thread when its turn comes.
+
+        What it raises shows in `synchronize`, as the errors of runs do.
+        """
+        errors = self._errors
+
+        def guarded(_user: object) -> None:
+            try:
+                function()
+            except BaseException as e:  # it cannot pass through the native runtime
+                errors.append(e)
+
+        native_function = HOST_FN(guarded)
         check(self._lib.braze_stream_call(self.handle, native_function, None))
         self.keep_alive(native_function)
 
