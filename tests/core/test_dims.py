@@ -117,3 +117,11 @@ def test_errors() -> None:
         with pytest.raises(ShapeError):
             parse_dim(text)
     assert dims.symbols(floordiv(N, H) + W) == {"N", "H", "W"}
+
+
+def test_symbolic_sizes_are_no_numbers() -> None:
+    assert dims.static([2, 3]) == (2, 3)
+    assert dims.number(7) == 7
+    for call in (lambda: dims.static((2, N + 1)), lambda: dims.number(N + 1)):
+        with pytest.raises(ShapeError, match=r"size N \+ 1 is dynamic"):
+            call()

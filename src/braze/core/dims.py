@@ -339,15 +339,16 @@ def is_static(shape: Iterable[Dim]) -> bool:
     return all(isinstance(d, int) for d in shape)
 
 
+def number(d: Dim) -> int:
+    """The size as a plain number, for numpy. Raises ShapeError when it is symbolic."""
+    if isinstance(d, DimExpr):
+        raise ShapeError(f"size {d} is dynamic where a fixed number is needed; make it static")
+    return int(d)
+
+
 def static(shape: Iterable[Dim]) -> tuple[int, ...]:
-    """The same shape as plain numbers, for numpy. Raises ShapeError when a size is symbolic."""
-    sizes = tuple(shape)
-    numbers = tuple(d for d in sizes if isinstance(d, int))
-    if len(numbers) < len(sizes):
-        raise ShapeError(
-            f"shape {list(sizes)} holds a symbolic size where numbers are needed; make it static"
-        )
-    return numbers
+    """`number` of each size."""
+    return tuple(number(d) for d in shape)
 
 
 def static_size(shape: Iterable[int]) -> int:

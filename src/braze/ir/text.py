@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from braze.core.dims import Dim, DimExpr, parse_dim
+from braze.core.dims import Dim, DimExpr, parse_dim, static
 from braze.core.dtypes import BY_NAME, DType
 from braze.core.errors import BrazeError, ModelError
 from braze.ir.graph import Graph, Node, SizeGuard, TensorType, Value
@@ -171,7 +171,7 @@ class _Parser:
         if inline and key not in self.weights:
             items = [parse_attribute(x) for x in _split(inline[1:-1])]
             data = np.array(items, dtype=value.dtype.numpy)
-            key = self.weights.add(data.reshape([int(str(d)) for d in value.shape]), value.dtype)
+            key = self.weights.add(data.reshape(static(value.shape)), value.dtype)
         self.constants[value] = key
 
     def _guard(self, text: str) -> None:

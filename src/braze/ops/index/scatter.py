@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import BOOL, I64
 from braze.core.errors import DTypeError, ShapeError
@@ -39,7 +41,7 @@ REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "m
 UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _apply(out: Array, where: tuple[Array, ...], updates: Array, reduction: str) -> None:
+def _apply(out: Array, where: Any, updates: Array, reduction: str) -> None:
     if reduction == "none":
         out[where] = updates
     else:
@@ -133,14 +135,14 @@ class ScatterND(Op):
         wide = np.moveaxis(indices.astype(np.int64), -1, 0)
         if k == 0:
             for update in updates.reshape(-1, *data.shape):
-                _apply(out, (...,), update, self.reduction)  # type: ignore[arg-type]
+                _apply(out, ..., update, self.reduction)
             return (out,)
         _apply(out, tuple(wide), updates, self.reduction)
         return (out,)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         data, indices, updates = (type_of(inputs, i) for i in range(3))
-        k, head = int(indices.shape[-1]), axes(indices.rank - 1)  # type: ignore[arg-type]
+        k, head = dims.number(indices.shape[-1]), axes(indices.rank - 1)
         picked = tuple(load_index(1, (*head, to_expr(j)), indices, data.shape[j]) for j in range(k))
         place = (*picked, *axes(updates.rank - len(head), len(head)))
         mode = REDUCTIONS[self.reduction]
@@ -215,7 +217,7 @@ class OneHot(Op):
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         indices, values = array_of(inputs, 0).astype(np.int64), array_of(inputs, 1)
-        depth = int(self.depth)  # type: ignore[arg-type]
+        depth = dims.number(self.depth)
         hot = np.expand_dims(np.where(indices < 0, indices + depth, indices), self.axis)
         at = np.arange(depth).reshape(-1, *(1,) * (indices.ndim - self.axis))
         return (np.where(hot == at, values[1], values[0]),)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
@@ -106,10 +107,10 @@ class Iota(Op):
         return (TensorType(I64, self.shape),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        size = int(self.shape[self.axis])  # type: ignore[arg-type]
+        size = dims.number(self.shape[self.axis])
         steps = [-1 if i == self.axis else 1 for i in range(len(self.shape))]
         row = np.arange(size, dtype=np.int64).reshape(steps)
-        return (np.broadcast_to(row, self.shape),)  # type: ignore[arg-type]
+        return (np.broadcast_to(row, dims.static(self.shape)),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         return Pointwise(axis(self.axis))
@@ -133,7 +134,7 @@ class TopK(Op):
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         x = array_of(inputs, 0)
         order = sorted_order(x, self.axis, self.largest)
-        order = order.take(np.arange(int(self.k)), axis=self.axis)  # type: ignore[arg-type]
+        order = order.take(np.arange(dims.number(self.k)), axis=self.axis)
         return np.take_along_axis(x, order, self.axis), order
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:

@@ -93,7 +93,7 @@ class Split(Op):
         return tuple(TensorType(x.dtype, (*head, s, *tail)) for s in self.sizes)
 
     def _parts(self, x: Array) -> tuple[Array, ...]:
-        ends = np.cumsum([int(s) for s in self.sizes[:-1]])  # type: ignore[arg-type]
+        ends = np.cumsum(dims.static(self.sizes[:-1]))
         return tuple(np.split(x, ends, axis=self.axis))
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:

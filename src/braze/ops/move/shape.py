@@ -49,7 +49,7 @@ class Reshape(Op):
         return (TensorType(x.dtype, self.shape),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        return (array_of(inputs, 0).reshape(self.shape),)
+        return (array_of(inputs, 0).reshape(dims.static(self.shape)),)
 
     def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.shape):
@@ -107,12 +107,12 @@ class Expand(Op):
         return (TensorType(x.dtype, self.shape),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        return (np.broadcast_to(array_of(inputs, 0), self.shape),)  # type: ignore[arg-type]
+        return (np.broadcast_to(array_of(inputs, 0), dims.static(self.shape)),)
 
     def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.shape):
             return None
-        return (np.broadcast_to(contents[0], self.shape),)  # type: ignore[arg-type]
+        return (np.broadcast_to(contents[0], dims.static(self.shape)),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         shape = type_of(inputs, 0).shape
@@ -138,12 +138,12 @@ class Tile(Op):
         return (TensorType(x.dtype, shape),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        return (np.tile(array_of(inputs, 0), self.repeats),)  # type: ignore[arg-type]
+        return (np.tile(array_of(inputs, 0), dims.static(self.repeats)),)
 
     def known(self, contents: Arrays, types: Types, ctx: InferContext) -> tuple[Array, ...] | None:
         if contents[0] is None or not dims.is_static(self.repeats):
             return None
-        return (np.tile(contents[0], self.repeats),)  # type: ignore[arg-type]
+        return (np.tile(contents[0], dims.static(self.repeats)),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         shape = type_of(inputs, 0).shape

@@ -62,7 +62,7 @@ class Slice(Op):
     def _slices(self) -> tuple[slice, ...]:
         out = []
         for start, size, step in zip(self.starts, self.sizes, self.steps, strict=True):
-            stop = int(start) + int(size) * step  # type: ignore[arg-type]
+            stop = dims.number(start) + dims.number(size) * step
             out.append(slice(start, stop if stop >= 0 else None, step) if size else slice(0, 0))
         return tuple(out)
 
@@ -178,7 +178,7 @@ class Pad(Op):
 
     def _source(self, i: int, n: int, size: int) -> Array:
         """Input index of every output position on axis i; -1 where the fill value goes."""
-        p: Array = np.arange(size) - int(self.begins[i])  # type: ignore[arg-type]
+        p: Array = np.arange(size) - dims.number(self.begins[i])
         if self.mode == "constant":
             return np.where((p >= 0) & (p < n), p, -1)
         if self.mode == "edge":
@@ -195,7 +195,7 @@ class Pad(Op):
         out = x
         for i, (b, e) in enumerate(zip(self.begins, self.ends, strict=True)):
             n = x.shape[i]
-            source = self._source(i, n, n + int(b) + int(e))  # type: ignore[arg-type]
+            source = self._source(i, n, n + dims.number(b) + dims.number(e))
             if n == 0:
                 shape = (*out.shape[:i], len(source), *out.shape[i + 1 :])
                 out = np.full(shape, value, dtype=x.dtype)
@@ -222,7 +222,7 @@ class Pad(Op):
         if self.mode == "wrap":
             return imod(p, n)
         reach = (self.begins[i], self.ends[i], n)
-        if all(isinstance(r, int) for r in reach) and max(reach[:2]) < n:  # type: ignore[type-var,operator]
+        if dims.is_static(reach) and max(dims.static(reach[:2])) < dims.number(n):
             mirrored = unary("abs", isub(n - 1, unary("abs", to_expr(p))))
             return clamp(isub(n - 1, mirrored), n)
         period = dims.dmax(2 * (n - 1), 1)

@@ -136,7 +136,8 @@ class Eye(Op):
         return (TensorType(self.dtype, (self.rows, self.columns)),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        return (cast_array(np.eye(self.rows, self.columns, self.k), self.dtype),)  # type: ignore[arg-type]
+        rows, columns = dims.static((self.rows, self.columns))
+        return (cast_array(np.eye(rows, columns, self.k), self.dtype),)
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         offset = scalar.binary("sub", scalar.axis(1), scalar.axis(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,7 +82,7 @@ class Pool(Op):
         """[taps, N, C, *out]: what every window sees, padding replaced by `fill`."""
         window = self.window
         first = channels_first(x, self.layout)
-        out = [int(o) for o in window.output_sizes(first.shape[2:], _Static(), self.name)]  # type: ignore[arg-type]
+        out = dims.static(window.output_sizes(first.shape[2:], _Static(), self.name))
         padded = window.pad_for(first, out, fill)
         return np.stack([window.view(padded, out, t) for t in np.ndindex(*self.kernel)])
 
@@ -111,7 +112,7 @@ class _Static:
         return a
 
     def range_of(self, d: Dim) -> tuple[int, int]:
-        return int(d), int(d)  # type: ignore[arg-type]
+        return dims.number(d), dims.number(d)
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,10 @@ class MaxPool(Pool):
         if self.storage_order == 0:
             return np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
         batch, channels, spatial = split_shape(shape, self.layout)
-        area = int(np.prod(spatial))  # type: ignore[arg-type]
-        inner = np.arange(area).reshape(tuple(spatial)[::-1]).T
-        planes = np.arange(batch * channels).reshape(batch, channels, *(1,) * len(spatial))  # type: ignore[arg-type]
+        rows, count, *sizes = dims.static((batch, channels, *spatial))
+        area = math.prod(sizes)
+        inner = np.arange(area).reshape(sizes[::-1]).T
+        planes = np.arange(rows * count).reshape(rows, count, *(1,) * len(sizes))
         return from_channels_first(planes * area + inner, self.layout)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
@@ -206,9 +208,9 @@ class AveragePool(Pool):
         ones = np.ones(x.shape, total.dtype)
         if self.count_include_pad:
             ones = channels_first(ones, self.layout)
-            half = len(self.pads) // 2
-            widths = [(0, 0), (0, 0), *zip(self.pads[:half], self.pads[half:], strict=True)]
-            ones = np.pad(ones, widths, constant_values=1)  # type: ignore[arg-type]
+            half, pads = len(self.pads) // 2, dims.static(self.pads)
+            widths = [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)]
+            ones = np.pad(ones, widths, constant_values=1)
             free = Window(self.kernel, self.strides, self.dilations, (0,) * len(self.pads))
             out = total.shape[2:]
             padded = free.pad_for(ones, out, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,7 @@ class MaxUnpool(Op):
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         x, where = array_of(inputs, 0), array_of(inputs, 1)
-        y = np.zeros(int(np.prod(self.shape)), x.dtype)  # type: ignore[arg-type]
+        y = np.zeros(math.prod(dims.static(self.shape)), x.dtype)
         y[where.reshape(-1)] = x.reshape(-1)
         return (y.reshape(self.shape),)
 
@@ -221,7 +222,7 @@ class Det(Op):
             assert total is not None
             return total
 
-        value = cast(minor(0, tuple(range(int(x.shape[-1])))), x.dtype)  # type: ignore[arg-type]
+        value = cast(minor(0, tuple(range(dims.number(x.shape[-1])))), x.dtype)
         return Nest(single_store(inputs, outputs[0], value))
 
 

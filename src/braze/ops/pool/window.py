@@ -147,7 +147,7 @@ class Window:
         """[N, C, *spatial] with padding, long enough for every window of `out` positions."""
         widths = [(0, 0), (0, 0)]
         for i, n in enumerate(x.shape[2:]):
-            begin, end = int(self.begin(i)), int(self.end(i))  # type: ignore[arg-type]
+            begin, end = dims.number(self.begin(i)), dims.number(self.end(i))
             needed = (out[i] - 1) * self.strides[i] + self.extent(i) - begin - n
             widths.append((begin, max(end, needed)))
         return np.pad(x, widths, constant_values=value)

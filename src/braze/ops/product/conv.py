@@ -49,7 +49,7 @@ class Conv(Op):
 
     def window(self, w: TensorType) -> Window:
         """The sliding window of a weight of this type."""
-        kernel = tuple(int(k) for k in w.shape[2:])  # type: ignore[arg-type]
+        kernel = dims.static(w.shape[2:])
         return Window(kernel, self.strides, self.dilations, self.pads)
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
@@ -88,7 +88,7 @@ class Conv(Op):
             in_spatial=((1,) if unit else ()) + spatial,
             out_spatial=((1,) if unit else ()) + out,
             in_channels=channels,
-            out_channels=int(w.shape[0]),  # type: ignore[arg-type]
+            out_channels=dims.number(w.shape[0]),
             groups=self.groups,
             kernel=((1,) if unit else ()) + window.kernel,
             strides=((1,) if unit else ()) + self.strides,
@@ -109,7 +109,7 @@ class Conv(Op):
         where, conditions = window.taps(spatial, place, taps)
         channel = c
         if self.groups > 1:
-            group = idiv(k, int(w.shape[0]) // self.groups)  # type: ignore[arg-type]
+            group = idiv(k, dims.number(w.shape[0]) // self.groups)
             channel = iadd(imul(group, w.shape[1]), c)
         element = cast(load(0, join_index(batch, channel, where, self.layout), x.dtype), wide)
         inside = all_of(conditions)
@@ -132,7 +132,8 @@ def convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
     """
     batch, filters, per_group = x.shape[0], w.shape[0], w.shape[1]
     out = [
-        (n + int(window.begin(i)) + int(window.end(i)) - window.extent(i)) // window.strides[i] + 1  # type: ignore[arg-type]
+        (n + dims.number(window.begin(i) + window.end(i)) - window.extent(i)) // window.strides[i]
+        + 1
         for i, n in enumerate(x.shape[2:])
     ]
     padded = window.pad_for(x, out, 0)
@@ -198,13 +199,13 @@ def import_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     x, w = n.need(0), n.need(1)
     groups = int(n.attr("group", 1))
     check_weight(n, x, w, w.shape[1] * groups if len(w.shape) > 1 else 0, groups)
-    kernel = tuple(int(k) for k in w.shape[2:])  # type: ignore[arg-type]
+    kernel = dims.static(w.shape[2:])
     if ints_attr(n, "kernel_shape", kernel) != kernel:
         raise ShapeError(
             f"node {n.name!r} (Conv): kernel_shape {n.attr('kernel_shape')} differs from the "
             f"weight's {list(kernel)}; correct the model"
         )
     x, window = pad_explicitly(g, x, import_window(n, g, kernel, x.shape[2:]), 0.0)
-    pads = tuple(int(p) for p in window.pads)  # type: ignore[arg-type]
+    pads = dims.static(window.pads)
     y = g.add1(Conv(window.strides, window.dilations, pads, groups), x, w)
     return (add_bias(g, y, n.input(2), window.rank),)

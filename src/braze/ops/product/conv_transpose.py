@@ -75,7 +75,8 @@ class ConvTranspose(Op):
         if not dims.is_static(w.shape):
             raise ShapeError(f"ConvTranspose: the weight shape {list(w.shape)} must be fixed")
         ctx.unify(channels, w.shape[0], "ConvTranspose input channels")
-        out = tuple(self._size(i, n, int(w.shape[2 + i])) for i, n in enumerate(spatial))  # type: ignore[arg-type]
+        kernel = dims.static(w.shape[2:])
+        out = tuple(self._size(i, n, kernel[i]) for i, n in enumerate(spatial))
         for o in out:
             at_least(o, 0, ctx, "ConvTranspose output size")
         filters = w.shape[1] * self.groups
@@ -147,7 +148,7 @@ class ConvTranspose(Op):
         begins: list[int] = []
         ends: list[int] = []
         for i in range(rank):
-            reach = int(last[i]) * self.dilations[i]  # type: ignore[arg-type]
+            reach = dims.number(last[i]) * self.dilations[i]
             begins.append(reach - self.pads[i])
             ends.append(reach - self.pads[rank + i] + self.output_padding[i])
         if min(begins + ends) < 0:
@@ -166,7 +167,7 @@ class ConvTranspose(Op):
             k, place = index[-1], index[1:-1]
         c, *taps = axes(1 + rank, out.rank)
         _, _, spatial = split_shape(x.shape, self.layout)
-        per_group, group_channels = w.shape[1], int(w.shape[0]) // self.groups  # type: ignore[arg-type]
+        per_group, group_channels = w.shape[1], dims.number(w.shape[0]) // self.groups
         channel = iadd(imul(idiv(k, per_group), group_channels), c) if self.groups > 1 else c
         filter_ = imod(k, per_group) if self.groups > 1 else k
         where: list[Expr] = []
@@ -258,7 +259,7 @@ def import_conv_transpose(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     groups = int(n.attr("group", 1))
     check_weight(n, x, w, w.shape[0] if w.shape else 0, groups)
     rank = len(x.shape) - 2
-    kernel = tuple(int(k) for k in w.shape[2:])  # type: ignore[arg-type]
+    kernel = dims.static(w.shape[2:])
     if ints_attr(n, "kernel_shape", kernel) != kernel:
         raise ShapeError(
             f"node {n.name!r} (ConvTranspose): kernel_shape {n.attr('kernel_shape')} differs from "

@@ -41,8 +41,8 @@ class DeformConv(Op):
     groups: int
     offset_groups: int
 
-    def _window(self, kernel: Sequence[object]) -> Window:
-        taps = tuple(int(str(k)) for k in kernel)
+    def _window(self, kernel: Sequence[dims.Dim]) -> Window:
+        taps = dims.static(kernel)
         return Window(taps, self.strides, self.dilations, self.pads)
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
@@ -98,9 +98,9 @@ class DeformConv(Op):
         window = self._window(w.shape[2:])
         batch, k, *place = axes(4)
         c, *taps = axes(3, 4)
-        per_group = int(str(w.shape[0])) // self.groups
+        per_group = dims.number(w.shape[0]) // self.groups
         channel = iadd(imul(idiv(k, per_group), w.shape[1]), c) if self.groups > 1 else c
-        per_offset = int(str(w.shape[1])) * self.groups // self.offset_groups
+        per_offset = dims.number(w.shape[1]) * self.groups // self.offset_groups
         tap = idiv(channel, per_offset)
         for t, size in zip(taps, window.kernel, strict=True):
             tap = iadd(imul(tap, size), t)
@@ -146,7 +146,7 @@ def import_deform_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     check_weight(n, x, w, w.shape[1] * groups if len(w.shape) > 1 else 0, groups)
     if len(x.shape) != 4:
         raise n.unsupported(f"data of rank {len(x.shape)}; only images (rank 4) are supported")
-    kernel = tuple(int(str(k)) for k in w.shape[2:])
+    kernel = dims.static(w.shape[2:])
     window = import_window(n, g, kernel, x.shape[2:])
     channels = w.shape[1] * groups
     if not isinstance(channels, int) or offset_groups < 1 or channels % offset_groups:
@@ -154,7 +154,7 @@ def import_deform_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
             f"node {n.name!r} (DeformConv): {channels} channels do not divide into "
             f"{offset_groups} offset groups; correct offset_group"
         )
-    pads = tuple(int(str(p)) for p in window.pads)
+    pads = dims.static(window.pads)
     op = DeformConv(window.strides, window.dilations, pads, groups, offset_groups)
     y = g.add1(op, x, w, n.need(2), n.input(4))
     return (add_bias(g, y, n.input(3), 2),)

@@ -95,7 +95,7 @@ def import_dft(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     elif n.input(2) is None:
         where = -2
     else:
-        where = int(known_sizes(n, g, 2, "axis")[0])  # type: ignore[arg-type]
+        where = dims.number(known_sizes(n, g, 2, "axis")[0])
     k = normalize_axis(where, rank, n)
     if k == rank - 1:
         raise ShapeError(f"node {n.name!r} (DFT): the last axis holds re and im; choose another")
@@ -132,7 +132,7 @@ class Frames(Op):
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         x = array_of(inputs, 0)
-        starts = self.step * np.arange(self._frames(x.shape[1]))  # type: ignore[arg-type]
+        starts = self.step * np.arange(dims.number(self._frames(x.shape[1])))
         return (x[:, starts[:, None] + np.arange(self.size)],)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import F32, F64, I64
 from braze.core.errors import DTypeError, ShapeError
@@ -88,7 +89,7 @@ class Resize(Op):
     def _matrix(self, m: AxisMap, dtype: np.dtype[np.generic]) -> Array:
         """[size, n]: the weight of every input element in every output element of one axis."""
         c = m.positions()
-        n = int(m.n)  # type: ignore[arg-type]
+        n = dims.number(m.n)
         out = np.zeros((len(c), n))
         stretch = self._stretch(m)
         first, count = self._taps(stretch)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from braze.core import dims
 from braze.core.dims import Dim, exact_div
 from braze.core.dtypes import F64, I64
 from braze.expr.scalar import Expr, binary, cast, const, select, unary
@@ -112,7 +113,7 @@ class AxisMap:
 
     def positions(self) -> Array:
         """`coordinate` of every output position, as float64 (sizes are integers here)."""
-        n, size = int(self.n), int(self.size)  # type: ignore[arg-type]
+        n, size = dims.number(self.n), dims.number(self.size)
         x = np.arange(size, dtype=np.float64)
         s = self.scale
         if self.rule == "tf_crop_and_resize":
@@ -172,7 +173,7 @@ class AxisMap:
             "floor": np.floor(c),
             "ceil": np.ceil(c),
         }[mode]
-        return np.clip(rounded.astype(np.int64), 0, int(self.n) - 1)  # type: ignore[arg-type]
+        return np.clip(rounded.astype(np.int64), 0, dims.number(self.n) - 1)
 
 
 def _ratio(a: Expr | Dim, b: Dim) -> Expr:

@@ -55,10 +55,11 @@ def _keep_aspect(
     have = [shape[a] for a in which]
     if not dims.is_static(have) or not dims.is_static(wanted):
         raise n.unsupported(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
-    ratios = [Fraction(w, h) for w, h in zip(wanted, have, strict=True)]  # type: ignore[arg-type]
+    fixed = dims.static(have)
+    ratios = [Fraction(w, h) for w, h in zip(dims.static(wanted), fixed, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     half = Fraction(1, 2)
-    return [math.floor(scale * h + half) for h in have], float(scale)  # type: ignore[operator]
+    return [math.floor(scale * h + half) for h in fixed], float(scale)
 
 
 def _add(

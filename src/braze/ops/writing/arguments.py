@@ -68,7 +68,7 @@ def known_ints(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[int
     sizes = known_sizes(n, g, index, what)
     if not dims.is_static(sizes):
         raise n.unsupported(f"{what} (input {index}) depends on a dynamic size; make it a constant")
-    return tuple(int(s) for s in sizes)  # type: ignore[arg-type]
+    return dims.static(sizes)
 
 
 def object_array(values: Sequence[Dim], shape: Sequence[int]) -> Array:

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from braze.core.dims import is_static, product
+from braze.core.dims import is_static, number, product
 from braze.ir.editor import GraphEditor
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.move.shape import Reshape, Transpose
@@ -121,9 +121,9 @@ def _columns(node: Node, result: Value, editor: GraphEditor) -> tuple[int, int] 
         return None
     start, size = op.starts[first], op.sizes[first]
     inner = product(x.shape[i] for i in trailing if i > first)
-    if not all(isinstance(n, int) for n in (start, size, inner)):
+    if not is_static((start, size, inner)):
         return None
-    return int(start) * int(inner), int(size) * int(inner)  # type: ignore[arg-type]
+    return number(start) * number(inner), number(size) * number(inner)
 
 
 def _feeds_attention(value: Value, editor: GraphEditor) -> bool:
