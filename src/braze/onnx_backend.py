@@ -14,7 +14,6 @@ import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from braze.core.dtypes import BF16
 from braze.core.errors import BindingError, UnsupportedOpError
 from braze.frontend.onnx.findings import ImportRefusal
 from braze.frontend.onnx.proto import load_model
@@ -61,7 +60,7 @@ class BrazeRep(BackendRep):
             arrays = {i.name: _to_braze(a) for i, a in zip(declared, given, strict=True)}
         results = self._runner(arrays)(arrays)
         outputs = self._model.graph.outputs
-        values = tuple(_from_braze(results[o.name], o.dtype) for o in outputs)
+        values = tuple(results[o.name] for o in outputs)
         return tuple(namedtupledict("Outputs", [o.name for o in outputs])(*values))
 
     def _runner(self, arrays: Arrays) -> Runner:
@@ -155,17 +154,7 @@ def _value_info(name: str, array: Array) -> onnx.ValueInfoProto:
 
 
 def _to_braze(array: Any) -> Array:
-    """bfloat16 arrays (ml_dtypes) as bit patterns, TensorProtos as arrays."""
+    """TensorProtos as arrays."""
     if isinstance(array, onnx.TensorProto):
         array = onnx.numpy_helper.to_array(array)
-    plain: Array = np.asarray(array)
-    return plain.view(np.uint16) if plain.dtype.name == "bfloat16" else plain
-
-
-def _from_braze(array: Array, dtype: object) -> Array:
-    if dtype is not BF16 or array.dtype != np.uint16:
-        return array
-    import ml_dtypes
-
-    brain: Array = array.view(ml_dtypes.bfloat16)
-    return brain
+    return np.asarray(array)

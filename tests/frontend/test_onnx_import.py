@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -305,7 +306,8 @@ def test_values_take_the_type_of_the_input() -> None:
     inputs = [info("x", [1], brain), info("b", [1], brain)]
     proto = model([node("Add", ["x", "b"], ["y"])], inputs, [info("y", [1], brain)])
     bits = np.array([0x3FC0], np.uint16)
-    assert import_model(proto, values={"b": bits}).specialized == {"b": (1.5,)}
+    for given in (bits, bits.view(ml_dtypes.bfloat16), [1.5]):
+        assert import_model(proto, values={"b": given}).specialized == {"b": (1.5,)}
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def net() -> Graph:
     s = g.add1(Binary("add"), r, z)
     h = g.add1(Cast(F16), g.add1(Transpose((1, 0)), s))
     big = g.constant(np.arange(40, dtype=np.float32).reshape(40, 1), "big")
-    half = g.constant(np.uint16([1, 2]), "half", BF16)
+    half = g.constant(np.uint16([1, 2]).view(BF16.numpy), "half")
     return g.finish([("out", h), ('y"', y), ("big", big), ("half", half), ("in", x)])
 
 

@@ -11,25 +11,25 @@ from onnx import helper
 
 from braze.core.dims import Dim, sym
 from braze.core.dtypes import BF16, DType, from_numpy
+from braze.core.elements import numbers, stored
 from braze.frontend.onnx.importer import import_model
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType
 from braze.ops.base import Op
 from braze.ops.evaluator import evaluate
-from braze.ops.writing.precision import from_bfloat16, to_bfloat16
 from tests.ops.lowering import run_lowered
 
 Array = np.ndarray[Any, Any]
 
 
 def bf16(values: Any) -> Array:
-    """Bit patterns of `values` rounded to bfloat16."""
-    return to_bfloat16(np.asarray(values, np.float64))
+    """`values` rounded to bfloat16."""
+    return stored(np.asarray(values, np.float64), BF16)
 
 
 def as_float(array: Array, dtype: DType) -> Array:
     """Stored elements as numbers."""
-    return from_bfloat16(array) if dtype is BF16 else array
+    return numbers(array, dtype)
 
 
 def graph_of(

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import braze
-from braze.core.dtypes import BF16, F32
+from braze.core.dtypes import BF16, F32, U16
 from braze.core.errors import (
     BindingError,
     DTypeError,
@@ -273,12 +273,17 @@ def test_inputs_specialised_to_a_value() -> None:
 
 def test_bfloat16_inputs() -> None:
     values = np.array([[1.5, -2.0]], ml_dtypes.bfloat16)
-    bits = as_input("x", BF16, BF16.numpy, values)
-    assert bits.dtype == np.uint16
-    assert bits.shape == (1, 2)
-    np.testing.assert_array_equal(bits, values.view(np.uint16))
-    assert as_input("x", BF16, BF16.numpy, bits) is bits
-    with pytest.raises(DTypeError, match="uint16 bit patterns"):
+    assert as_input("x", BF16, BF16.numpy, values) is values
+    for bits in (values.view(np.uint16), values.view("V2")):
+        taken = as_input("x", BF16, BF16.numpy, bits)
+        assert taken.dtype == values.dtype and np.shares_memory(taken, values)
+        np.testing.assert_array_equal(taken, values)
+    for wrong in (values.view(np.float16), values.view(np.int16), values.view("V4")):
+        with pytest.raises(DTypeError, match="takes bfloat16 of ml_dtypes"):
+            as_input("x", BF16, BF16.numpy, wrong)
+    with pytest.raises(DTypeError, match="takes uint16"):
+        as_input("x", U16, U16.numpy, values)
+    with pytest.raises(DTypeError, match="takes bfloat16 of ml_dtypes"):
         as_input("x", BF16, BF16.numpy, np.zeros((1, 2), np.float32))
 
 
@@ -399,7 +404,7 @@ def test_the_runtime_needs_no_compiler(tmp_path: Path) -> None:
     Engine.from_plan(chain_plan()).save(path)
     script = f"""
 import sys
-for name in ("llvmlite", "onnx", "triton", "ml_dtypes", "torch"):
+for name in ("llvmlite", "onnx", "triton", "torch"):
     sys.modules[name] = None
 import numpy as np
 from braze.runtime import Engine

@@ -12,7 +12,7 @@ import numpy as np
 from braze.cli.layers import profile_shapes
 from braze.cli.report import shape_string
 from braze.cli.shapes import Shape, expand_names
-from braze.core.dtypes import BF16, BOOL, DType
+from braze.core.dtypes import BOOL, DType
 from braze.core.errors import BindingError, ShapeError
 from braze.engine.plan import Binding, Plan
 
@@ -92,9 +92,6 @@ def random_array(
     dtype: DType, shape: Shape, rng: np.random.Generator, integers: int = SAFE_INTEGERS
 ) -> Array:
     """Normal floats, and integers from 0 to `integers` - 1."""
-    if dtype is BF16:
-        bits = rng.standard_normal(shape).astype(np.float32).view(np.uint32)
-        return np.asarray(bits >> 16, np.uint16)
     if dtype is BOOL:
         return rng.random(shape) < 0.5
     if dtype.is_float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 
 from braze.core.errors import DTypeError
@@ -47,8 +48,8 @@ class DType:
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The numpy dtype that stores this type; bfloat16 is stored as uint16 bit patterns."""
-        return np.dtype("uint16" if self is BF16 else self.name)
+        """The numpy dtype of arrays of this type (ml_dtypes' where numpy has none)."""
+        return _NUMPY[self.name]
 
     def __str__(self) -> str:
         return self.name
@@ -72,6 +73,7 @@ U8: Final = DType("uint8", 8, "u", 2, "i8", "u8", "UINT8")
 BOOL: Final = DType("bool", 8, "b", 9, "i8", "i1", "BOOL")
 
 ALL_DTYPES: Final = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)
+_NUMPY: Final = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in ALL_DTYPES}
 BY_NAME: Final = {t.name: t for t in ALL_DTYPES}
 BY_ONNX: Final = {t.onnx: t for t in ALL_DTYPES}
 
@@ -94,9 +96,7 @@ def from_onnx(number: int, where: str) -> DType:
 
 
 def from_numpy(dtype: np.dtype[np.generic]) -> DType:
-    """The braze type of a native-order numpy dtype (uint16 maps to uint16, never to bfloat16)."""
-    if dtype.name == "bfloat16":
-        return BF16
+    """The braze type of a native-order numpy dtype."""
     if not dtype.isnative or dtype.name not in BY_NAME:
         raise DTypeError(
             f"numpy dtype {dtype.str} is not supported; convert the array to one of "

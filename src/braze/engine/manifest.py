@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from braze.core.dtypes import BF16, DType, from_name
+from braze.core.dtypes import DType, from_name
 from braze.core.errors import DTypeError, EngineFormatError, EngineVersionError
 from braze.engine import schema
 from braze.engine.plan import (
@@ -102,19 +102,12 @@ def _encode_binding(b: Binding) -> dict[str, object]:
 
 
 def encode_content(dtype: DType, values: Sequence[int | float]) -> bytes:
-    """The stored bytes of `values`; bfloat16 values are rounded to nearest even."""
-    if dtype is BF16:
-        bits = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
-        rounded = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
-        return bytes(rounded.astype("<u2").tobytes())
+    """The stored bytes of `values`, rounded to nearest even."""
     return bytes(np.asarray(values, dtype.numpy.newbyteorder("<")).tobytes())
 
 
 def decode_content(dtype: DType, data: bytes) -> tuple[int | float, ...]:
     """The values of stored bytes, flat."""
-    if dtype is BF16:
-        bits = np.frombuffer(data, "<u2").astype(np.uint32) << np.uint32(16)
-        return tuple(bits.view(np.float32).tolist())
     array = np.frombuffer(data, dtype.numpy.newbyteorder("<"))
     return tuple(array.view(np.uint8).tolist() if dtype.kind == "b" else array.tolist())
 

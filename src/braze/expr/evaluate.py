@@ -1,7 +1,7 @@
 """Scalar expressions over numpy arrays: the definition of what every operation means.
 
 Values are numpy arrays of the expression's dtype, broadcast against each other; bfloat16 values
-are float32 arrays that hold bfloat16 numbers (memory holds their bits as uint16).
+are float32 arrays that hold bfloat16 numbers (braze.core.elements).
 """
 
 from __future__ import annotations
@@ -14,34 +14,12 @@ import numpy as np
 
 from braze.core.dims import evaluate as evaluate_dim
 from braze.core.dtypes import BF16, BOOL, F16, DType
+from braze.core.elements import number_type, numbers, rounded, stored
 from braze.core.errors import ExecutionError
 from braze.expr.guards import depends_on_data, load_guards
 from braze.expr.scalar import Expr
 
 Array = np.ndarray[Any, Any]
-
-
-def value_dtype(dtype: DType) -> np.dtype[Any]:
-    """The numpy dtype of values of type `dtype` during evaluation."""
-    return np.dtype(np.float32) if dtype is BF16 else dtype.numpy
-
-
-def from_memory(stored: Array, dtype: DType) -> Array:
-    """Values of stored elements (bfloat16 bits become float32)."""
-    if dtype is BF16 and stored.dtype == np.uint16:
-        return (stored.astype(np.uint32) << 16).view(np.float32)
-    return stored
-
-
-def to_memory(value: Array, dtype: DType) -> Array:
-    """Stored elements of values (bfloat16 becomes its bits, rounded to nearest even)."""
-    return _bf16_bits(value) if dtype is BF16 else np.asarray(value, dtype.numpy)
-
-
-def _bf16_bits(value: Array) -> Array:
-    bits = np.asarray(value, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & np.uint32(1))) >> 16
-    return np.where(np.isnan(value), (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
 def evaluate(
@@ -78,7 +56,7 @@ def evaluate_all(
     def leaf(e: Expr) -> Array:
         attr: Any = e.attr
         if e.op == "const":
-            return np.asarray(attr, value_dtype(e.dtype))
+            return np.asarray(attr, number_type(e.dtype))
         if e.op == "dim":
             return np.asarray(evaluate_dim(attr, env), np.int64)
         if e.op == "axis":
@@ -87,23 +65,23 @@ def evaluate_all(
 
     def load(e: Expr) -> Array:
         slot: Any = e.attr
-        stored = tensors[slot]
+        tensor = tensors[slot]
         guard = guards[e]
         needed = np.asarray(True) if guard is None else visit(guard)
         index = [visit(a) for a in e.args]
         inside = needed
-        for i, n in zip(index, stored.shape, strict=True):
+        for i, n in zip(index, tensor.shape, strict=True):
             inside = inside & (i >= 0) & (i < n)
         if np.any(needed & ~inside):
             kind = "data-dependent" if any(map(depends_on_data, e.args)) else "computed"
             raise ExecutionError(
-                f"a {kind} index into slot {e.attr} of shape {stored.shape} is out of range; "
+                f"a {kind} index into slot {e.attr} of shape {tensor.shape} is out of range; "
                 "check the indices the model is given"
             )
-        if stored.size == 0:
-            return np.zeros(np.broadcast_shapes(inside.shape), value_dtype(e.dtype))
+        if tensor.size == 0:
+            return np.zeros(np.broadcast_shapes(inside.shape), number_type(e.dtype))
         safe = tuple(np.where(inside, i, 0) for i in index)
-        values = from_memory(stored[safe], e.dtype)
+        values = numbers(tensor[safe], e.dtype)
         return np.where(inside, values, np.zeros((), values.dtype))
 
     def visit(root: Expr) -> Array:
@@ -134,7 +112,7 @@ def convert(value: Array, source: DType, target: DType) -> Array:
     if target is BOOL:
         return np.asarray(value != 0)
     if target is BF16:
-        return from_memory(_bf16_bits(np.asarray(value, np.float32)), BF16)
+        return rounded(np.asarray(value, np.float32), BF16)
     if source.is_float and target.is_int:
         whole = np.trunc(value.astype(np.float64))
         worst = -(2 ** (target.bits - 1)) if target.is_signed else 0
@@ -146,8 +124,8 @@ def convert(value: Array, source: DType, target: DType) -> Array:
 
 
 def _bitcast(e: Expr, x: Array) -> Array:
-    stored = np.ascontiguousarray(to_memory(x, e.args[0].dtype)).reshape(np.shape(x))
-    return from_memory(stored.view(e.dtype.numpy), e.dtype)
+    bits = np.ascontiguousarray(stored(x, e.args[0].dtype)).reshape(np.shape(x))
+    return numbers(bits.view(e.dtype.numpy), e.dtype)
 
 
 def _typed(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -157,7 +135,7 @@ def _typed(function: Callable[..., Any]) -> Callable[..., Array]:
         result = np.asarray(function(*args))
         if e.dtype is BF16:
             return convert(result, BF16, BF16)
-        return result.astype(value_dtype(e.dtype), copy=False)
+        return result.astype(number_type(e.dtype), copy=False)
 
     return apply
 

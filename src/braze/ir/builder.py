@@ -63,17 +63,10 @@ class GraphBuilder:
         self.inputs.append(v)
         return v
 
-    def constant(
-        self, array: np.ndarray[Any, Any], hint: str = "const", dtype: DType | None = None
-    ) -> Value:
-        """Add a constant.
-
-        bfloat16 is given as uint16 bit patterns with dtype=BF16, or with ml_dtypes' bfloat16.
-        """
+    def constant(self, array: np.ndarray[Any, Any], hint: str = "const") -> Value:
+        """Add a constant of the array's type."""
         array = np.asarray(array)
-        kind = dtype or from_numpy(array.dtype)
-        if kind is BF16:
-            array = array.view(np.uint16)
+        kind = from_numpy(array.dtype)
         v = Value(self.fresh_name(hint), TensorType(kind, tuple(array.shape)))
         self.constants[v] = self.weights.add(array, kind)
         limit = MAX_KNOWN_FLOATS if kind in (F32, F64) else MAX_KNOWN_ELEMENTS
@@ -113,10 +106,7 @@ class GraphBuilder:
         if arrays is None and self._is_foldable(op, inputs, out_types):
             arrays = _evaluate(op, [self.array(v) for v in inputs], out_types)
         if arrays is not None:
-            return tuple(
-                self.constant(a, hint, t.dtype)
-                for a, hint, t in zip(arrays, hints, out_types, strict=True)
-            )
+            return tuple(self.constant(a, hint) for a, hint in zip(arrays, hints, strict=True))
         outputs = tuple(
             Value(self.fresh_name(hint), t) for hint, t in zip(hints, out_types, strict=True)
         )

@@ -94,7 +94,7 @@ class GraphEditor:
         return value in self._output_values
 
     def array(self, value: Value | None) -> np.ndarray[Any, Any] | None:
-        """The content of a constant (bfloat16 as bit patterns), or None when not constant."""
+        """The content of a constant, or None when not constant."""
         if value is None or value not in self.constants:
             return None
         return self.graph.weights.get(self.constants[value])

@@ -11,10 +11,7 @@ from braze.core.dtypes import DType, from_numpy
 
 
 class WeightStore:
-    """Append-only store of read-only arrays; equal content is stored once.
-
-    bfloat16 arrays are uint16 bit patterns, so the key holds the braze type beside the bytes.
-    """
+    """Append-only store of read-only arrays; equal content is stored once."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, np.ndarray[Any, Any]] = {}

@@ -14,10 +14,10 @@ import numpy as np
 
 from braze.core.dims import Dim, DimExpr, Shape, substitute
 from braze.core.dtypes import BF16, F64, DType
+from braze.core.elements import numbers, rounded, stored
 from braze.core.errors import BindingError, BrazeError, DTypeError, ExecutionError, ShapeError
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Array, Op
-from braze.ops.writing.precision import from_bfloat16, round_to_bfloat16, to_bfloat16
 
 
 def evaluate(
@@ -28,8 +28,8 @@ def evaluate(
 ) -> dict[str, Array]:
     """Run `graph` on `inputs` (by input name); gives its outputs by their public names.
 
-    keep: names of further values to return. bfloat16 arrays are uint16 bit patterns outside and
-    float32 values inside; every result is rounded to nearest even. float64=True widens every
+    keep: names of further values to return. bfloat16 arrays are those of ml_dtypes outside and
+    float32 inside; every result is rounded to nearest even. float64=True widens every
     floating-point tensor to float64 and returns float64: the exact value to compare with.
     Raises BindingError, DTypeError or ShapeError for inputs that do not fit, ExecutionError when
     an op fails.
@@ -103,14 +103,14 @@ class _Run:
     def _enter(self, array: Array, dtype: DType) -> Array:
         if array.dtype != dtype.numpy:
             raise DTypeError(f"an array of {array.dtype} is given for a tensor of {dtype}")
-        inside = from_bfloat16(array) if dtype is BF16 else array
+        inside = numbers(array, dtype)
         return inside.astype(np.float64) if self.float64 and dtype.is_float else inside
 
     def _leave(self, value: Value) -> Array:
         array = self.values[value]
         if self.float64 and value.dtype.is_float:
             return array
-        return to_bfloat16(array) if value.dtype is BF16 else array
+        return stored(array, value.dtype)
 
     # ------------------------------------------------------------------ nodes
 
@@ -149,7 +149,7 @@ class _Run:
         if self.float64 and value.dtype.is_float:
             return array.astype(np.float64, copy=False)
         if value.dtype is BF16:
-            return round_to_bfloat16(array)
+            return rounded(array, BF16)
         if array.dtype != value.dtype.numpy:
             raise ExecutionError(
                 f"{_where(node)}: output {value.name} has type {array.dtype} but {value.type} "

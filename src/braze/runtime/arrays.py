@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from braze.core.dtypes import BF16, DType
+from braze.core.elements import relabelled
 from braze.core.errors import DTypeError, ExecutionError
 
 OUTPUT_ALIGN: Final = 64
@@ -23,15 +22,13 @@ Array = npt.NDArray[Any]
 def as_input(name: str, dtype: DType, storage: np.dtype[Any], value: Any) -> Array:
     """`value` as a contiguous array of `storage`, dtype's numpy type; no copy if it is one already.
 
-    Values are never converted between types: that could hide a mistake. bfloat16 is taken as
-    uint16 bit patterns or as an array whose dtype is called bfloat16.
+    Values are never converted between types: that could hide a mistake. bfloat16 is an array of
+    ml_dtypes.bfloat16; uint16 bit patterns are taken too.
     """
     array = value if isinstance(value, np.ndarray) else _converted(name, value)
     if array.dtype != storage:
-        if dtype is BF16 and array.dtype.name == "bfloat16":
-            with memory_for(f"a contiguous copy of input {name!r}", array.nbytes):
-                array = np.ascontiguousarray(array).view(np.uint16).reshape(array.shape)
-        else:
+        array = relabelled(array, dtype)
+        if array.dtype != storage:
             _reject(name, dtype, array)
     flags = array.flags
     if flags.c_contiguous and flags.aligned:
@@ -39,17 +36,6 @@ def as_input(name: str, dtype: DType, storage: np.dtype[Any], value: Any) -> Arr
     with memory_for(f"a contiguous copy of input {name!r}", array.nbytes):
         copied: Array = array.copy(order="C")
     return copied
-
-
-def output_dtype(dtype: DType) -> np.dtype[Any]:
-    """The numpy type of outputs: dtype's, and for bfloat16 that of ml_dtypes where it is installed.
-
-    Without ml_dtypes bfloat16 comes as uint16 bit patterns.
-    """
-    if dtype is BF16 and find_spec("ml_dtypes"):
-        brain: np.dtype[Any] = np.dtype(import_module("ml_dtypes").bfloat16)
-        return brain
-    return dtype.numpy
 
 
 @contextmanager
@@ -77,7 +63,7 @@ def _reject(name: str, dtype: DType, array: Array) -> None:
             f"input {name!r} is in byte order {array.dtype.byteorder!r}, not the machine's; "
             "convert it with array.astype(array.dtype.newbyteorder('='))"
         )
-    hint = " (as uint16 bit patterns)" if dtype is BF16 else ""
+    hint = " of ml_dtypes" if dtype is BF16 else ""
     raise DTypeError(
         f"input {name!r} has element type {array.dtype} but the engine takes {dtype}{hint}; "
         f"convert it with array.astype({dtype.numpy.name!r})"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from braze.core.errors import BindingError
-from braze.runtime.arrays import Array, address_of, as_input, empty_output, output_dtype
+from braze.runtime.arrays import Array, address_of, as_input, empty_output
 from braze.runtime.hooks import Hooks
 from braze.runtime.inputs import input_arrays
 from braze.runtime.loaded import LoadedEngine
@@ -125,7 +125,7 @@ class ExecutionContext:
         for i in range(len(self._inputs), len(self._engine.bindings)):
             b, shape, slot = self._engine.bindings[i], self._shape(i), self._slots[i]
             slot.bytes = math.prod(shape) * b.storage.itemsize
-            self._outputs.append(_Output(b.name, shape, output_dtype(b.dtype), slot.bytes, slot))
+            self._outputs.append(_Output(b.name, shape, b.storage, slot.bytes, slot))
         self._shapes = shapes
 
     # ---- the stateful way ---------------------------------------------------------------

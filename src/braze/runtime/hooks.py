@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from braze.core.errors import BindingError
-from braze.runtime.arrays import Array, memory_for, output_dtype
+from braze.runtime.arrays import Array, memory_for
 from braze.runtime.loaded import LoadedEngine, TensorRow
 from braze.runtime.native import DEBUG_FN, PROFILE_FN, RunOptions, run_options
 
@@ -54,7 +54,7 @@ class Hooks:
 
     def _copy(self, tensor: TensorRow, data: int, shape: tuple[int, ...], size: int) -> None:
         with memory_for(f"a copy of debug tensor {tensor.name!r}", size):
-            array = np.empty(shape, output_dtype(tensor.dtype))
+            array = np.empty(shape, tensor.dtype.numpy)
         ctypes.memmove(array.ctypes.data, data or 0, size)
         self.debug[tensor.name] = array
 

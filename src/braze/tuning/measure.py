@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from braze.core.dims import Dim, evaluate
-from braze.core.dtypes import BF16, BOOL, DType
+from braze.core.dtypes import BOOL, DType
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, Kernel, Packing
 from braze.runtime.native import LoadedKernel
@@ -22,8 +22,6 @@ def sample(dtype: DType, shape: tuple[int, ...], seed: int) -> Array:
     if dtype is BOOL or not dtype.is_float:
         return np.zeros(shape, dtype.numpy)
     values = np.random.default_rng(seed).uniform(-1, 1, shape)
-    if dtype is BF16:
-        return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     return values.astype(dtype.numpy)
 
 

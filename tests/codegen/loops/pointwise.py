@@ -11,8 +11,9 @@ from braze.codegen.cpu.llvm.emit import Emitter, Env
 from braze.codegen.cpu.llvm.function import I64, KernelFunction, i64
 from braze.core.dims import sym
 from braze.core.dtypes import DType
+from braze.core.elements import stored
 from braze.core.target import CpuTarget
-from braze.expr.evaluate import evaluate, to_memory
+from braze.expr.evaluate import evaluate
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr, axis, load
 from braze.runtime.native import LoadedKernel, host_isa
@@ -82,4 +83,4 @@ def run_pointwise(
 def expected(expr: Expr, operands: Sequence[Array]) -> Array:
     """Stored results by the numpy evaluator."""
     axes = {0: np.arange(operands[0].size)}
-    return to_memory(evaluate(expr, axes, operands, {}), expr.dtype)
+    return stored(evaluate(expr, axes, operands, {}), expr.dtype)

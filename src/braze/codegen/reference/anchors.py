@@ -12,7 +12,8 @@ from braze.codegen.reference.loops import empty_output
 from braze.core.dims import Dim
 from braze.core.dims import evaluate as evaluate_dim
 from braze.core.dtypes import F32, F64, I32, DType
-from braze.expr.evaluate import evaluate, from_memory, to_memory
+from braze.core.elements import numbers, stored
+from braze.expr.evaluate import evaluate
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
 
@@ -29,9 +30,7 @@ def run_anchor(
     type.
     """
     spec = kernel.spec
-    values = [
-        from_memory(np.asarray(a), t.dtype) for a, t in zip(inputs, kernel.inputs, strict=True)
-    ]
+    values = [numbers(np.asarray(a), t.dtype) for a, t in zip(inputs, kernel.inputs, strict=True)]
     acc = accumulator(kernel.inputs[0].dtype)
     work = np.float64 if float64 and acc is F32 else acc.numpy
     if isinstance(spec, MatmulSpec):
@@ -44,9 +43,9 @@ def run_anchor(
     axes = {}
     for k, n in enumerate(result.shape):
         axes[k] = np.arange(n).reshape([-1 if j == k else 1 for j in range(result.ndim)])
-    stored = [np.asarray(a) for a in inputs]
-    value = evaluate(kernel.epilogue, axes, stored, env, holes=(result,))
-    value = to_memory(np.broadcast_to(value, result.shape), kernel.epilogue.dtype)
+    tensors = [np.asarray(a) for a in inputs]
+    value = evaluate(kernel.epilogue, axes, tensors, env, holes=(result,))
+    value = stored(np.broadcast_to(value, result.shape), kernel.epilogue.dtype)
     out = empty_output(kernel.output, env)
     if isinstance(spec, ConvSpec):
         out[...] = value.reshape(out.shape)

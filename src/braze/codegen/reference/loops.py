@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from braze.core.dims import evaluate as evaluate_dim
+from braze.core.elements import stored
 from braze.core.errors import ExecutionError
-from braze.expr.evaluate import evaluate, evaluate_all, to_memory
+from braze.expr.evaluate import evaluate, evaluate_all
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -172,12 +173,12 @@ def _store(
     inside = np.ones(shape, bool)
     for i, n in zip(index, out.shape, strict=True):
         inside &= (i >= 0) & (i < n)
-    stored = to_memory(value, store.expr.dtype)
+    elements = stored(value, store.expr.dtype)
     where = tuple(i[inside] for i in index)
     if store.mode == "set":
-        out[where] = stored[inside]
+        out[where] = elements[inside]
     else:
-        _UPDATE[store.mode].at(out, where, stored[inside])
+        _UPDATE[store.mode].at(out, where, elements[inside])
     if not inside.all():
         raise ExecutionError(
             f"an index into output {store.slot} of shape {out.shape} is out of range; "

@@ -19,7 +19,7 @@ def run_kernel(
     env: Mapping[str, int],
     float64: bool = False,
 ) -> list[np.ndarray[Any, Any]]:
-    """Outputs of `kernel` as they stand in memory (bfloat16 as uint16 bits).
+    """Outputs of `kernel` as they stand in memory (`DType.numpy`).
 
     inputs: stored arrays in slot order; env: values of symbols; float64: accumulate in float64.
     Raises ExecutionError when the kernel would report an index out of range.

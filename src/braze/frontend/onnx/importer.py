@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from braze.core.dims import is_static
-from braze.core.dtypes import BF16, DType
+from braze.core.dtypes import DType
+from braze.core.elements import relabelled
 from braze.core.errors import (
     DTypeError,
     ModelError,
@@ -218,8 +219,8 @@ def _bind_inputs(
         scope.bind(name, value)
         if name in values:
             content = _content(name, values[name], type_)
-            builder.specialized[name] = _plain(content, type_.dtype)
-            scope.bind(name, builder.constant(content, f"{name}.value", type_.dtype))
+            builder.specialized[name] = tuple(content.reshape(-1).tolist())
+            scope.bind(name, builder.constant(content, f"{name}.value"))
     return findings
 
 
@@ -227,9 +228,9 @@ def _content(name: str, given: Any, type_: TensorType) -> np.ndarray[Any, Any]:
     """`given` as an array of the input's type.
 
     Numbers and lists of them take a floating-point input's type; all else must convert exactly.
-    bfloat16 content is bit patterns. Raises ShapeError or DTypeError.
+    Raises ShapeError or DTypeError.
     """
-    array = np.asarray(given)
+    array = relabelled(np.asarray(given), type_.dtype)
     if array.shape != type_.shape:
         raise ShapeError(
             f"values of input {name!r} have shape {list(array.shape)} but the input has "
@@ -240,20 +241,12 @@ def _content(name: str, given: Any, type_: TensorType) -> np.ndarray[Any, Any]:
     with np.errstate(all="ignore"):
         converted = array.astype(type_.dtype.numpy)
     rounded = type_.dtype.is_float and not isinstance(given, (np.ndarray, np.generic))
-    if type_.dtype is BF16 or not (rounded or np.array_equal(converted, array, equal_nan=True)):
+    if not (rounded or np.array_equal(converted, array, equal_nan=True)):
         raise DTypeError(
             f"values of input {name!r} are {array.dtype} but the input is {type_.dtype}; convert "
             "them"
         )
     return converted
-
-
-def _plain(content: np.ndarray[Any, Any], dtype: DType) -> tuple[int | float | bool, ...]:
-    """The elements as Python numbers; bfloat16 bit patterns as the numbers they stand for."""
-    flat = content.reshape(-1)
-    if dtype is BF16:
-        flat = (flat.astype(np.uint32) << 16).view(np.float32)
-    return tuple(flat.tolist())
 
 
 def _check_names(record: ModelRecord) -> None:

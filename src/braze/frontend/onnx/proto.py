@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Union
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from braze.core.dtypes import BF16, BY_ONNX, DType
+from braze.core.dtypes import BY_ONNX, DType
 from braze.core.errors import BrazeError, ModelError
 from braze.core.files import describe_os_error
 from braze.frontend.onnx.records import (
@@ -223,7 +222,7 @@ class _Decoder:
             return tuple(s.decode("utf-8", "surrogateescape") for s in a.strings)
         if kind == "TENSOR":
             record = decode_tensor(a.t, self._external, place)
-            return record if isinstance(record, Unreadable) else _with_dtype(record)
+            return record if isinstance(record, Unreadable) else record.array
         if kind == "GRAPH":
             return self._graph(a.g, place, depth + 1)
         return Unreadable(f"{place} has type {kind}")
@@ -243,15 +242,6 @@ def decode_attribute(proto: onnx.AttributeProto) -> tuple[Any, str]:
     """The value and type name of one attribute."""
     values, kinds = _Decoder(None, "attribute").attributes([proto], "schema", 0)
     return values[proto.name], kinds[proto.name]
-
-
-def _with_dtype(record: TensorRecord) -> np.ndarray[Any, Any]:
-    """The array with a numpy dtype that tells bfloat16 from uint16 (ml_dtypes comes with onnx)."""
-    if record.dtype is not BF16:
-        return record.array
-    import ml_dtypes
-
-    return record.array.view(ml_dtypes.bfloat16)
 
 
 def domain_name(domain: str) -> str:

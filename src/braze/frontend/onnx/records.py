@@ -23,7 +23,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class TensorRecord:
-    """A constant tensor; bfloat16 content is uint16 bit patterns."""
+    """A constant tensor; `array` has the numpy type of `dtype`."""
 
     name: str
     dtype: DType

@@ -65,7 +65,7 @@ class Scope:
             record = self._initializers[name]
             if isinstance(record, Unreadable):
                 return Refused(record.why)
-            value = self._builder.constant(record.array, self.prefix + name, record.dtype)
+            value = self._builder.constant(record.array, self.prefix + name)
             self._bound[name] = value
             return value
         if self._outer is None:

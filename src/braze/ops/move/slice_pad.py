@@ -265,8 +265,6 @@ def single_store(inputs: Types, output: TensorType, element: Expr) -> LoopKernel
 def scalar_value(array: Array, dtype: DType) -> bool | int | float:
     """A one-element constant as a Python scalar of the right kind."""
     item = array.reshape(-1)[0]
-    if dtype.name == "bfloat16":
-        return float((np.uint32(item) << np.uint32(16)).view(np.float32))
     return bool(item) if dtype.kind == "b" else float(item) if dtype.is_float else int(item)
 
 

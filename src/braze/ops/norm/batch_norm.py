@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from braze.core.dims import Shape
-from braze.core.dtypes import BF16, DType
+from braze.core.dtypes import DType
 from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -20,7 +20,6 @@ from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
 from braze.ops.writing.precision import (
     compute_type,
-    from_bfloat16,
     narrow,
     present,
     require_float,
@@ -87,9 +86,7 @@ class BatchNorm(Op):
         """a = scale / sqrt(var + epsilon) and b = bias - mean * a."""
         arrays = [g.array(v) for v in vectors]
         if all(a is not None for a in arrays):
-            scale, bias, mean, var = (
-                _as_float64(a, v) for a, v in zip(arrays, vectors, strict=True) if a is not None
-            )
+            scale, bias, mean, var = (a.astype(np.float64) for a in arrays if a is not None)
             with np.errstate(all="ignore"):
                 a = scale / np.sqrt(var + self.epsilon)
                 b = bias - mean * a
@@ -99,11 +96,6 @@ class BatchNorm(Op):
         factor = g.add1(Binary("div"), scale_v, g.add1(Unary("sqrt"), shifted))
         moved = g.add1(Binary("mul"), mean_v, factor)
         return factor, g.add1(Binary("sub"), bias_v, moved)
-
-
-def _as_float64(array: Array, value: Value) -> Array:
-    plain = from_bfloat16(array) if value.dtype is BF16 else array
-    return plain.astype(np.float64)
 
 
 def _reshaped(g: GraphBuilder, v: Value, shape: Shape) -> Value:

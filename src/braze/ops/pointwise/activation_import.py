@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from braze.core.dtypes import BF16
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import Importer, OnnxNode
@@ -26,7 +25,6 @@ from braze.ops.pointwise.activation import (
     ThresholdedRelu,
 )
 from braze.ops.pointwise.elementwise import Binary
-from braze.ops.writing.precision import from_bfloat16
 
 
 def activation_importer(op: Activation) -> Importer:
@@ -135,5 +133,5 @@ def _constant_bound(g: GraphBuilder, v: Value | None) -> float | None:
     flat = array.reshape(-1)
     if v.dtype.is_int:
         return int(flat[0])
-    number = float((from_bfloat16(flat) if v.dtype is BF16 else flat)[0])
+    number = float(flat[0])
     return None if math.isnan(number) else number

@@ -15,13 +15,14 @@ import numpy as np
 
 from braze.core.dims import DimExpr
 from braze.core.dtypes import BF16, F32, F64, DType, from_name, from_onnx
+from braze.core.elements import numbers, rounded, stored
 from braze.core.errors import DTypeError
 from braze.expr import scalar
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Pointwise
-from braze.ops.writing.precision import from_bfloat16, present, round_to_bfloat16, to_bfloat16
+from braze.ops.writing.precision import present
 from braze.ops.writing.size_arithmetic import as_dim, exact_in
 from braze.ops.writing.size_ratio import Ratio
 
@@ -99,9 +100,8 @@ class BitCast(Op):
         x = inputs[0]
         assert x is not None
         source, to = from_name(self.source), from_name(self.to)
-        stored = to_bfloat16(x) if source is BF16 else cast_array(x, source)
-        bits = np.ascontiguousarray(stored).view(to.numpy).reshape(x.shape)
-        return (from_bfloat16(bits) if to is BF16 else bits,)
+        bits = np.ascontiguousarray(stored(cast_array(x, source), source)).view(to.numpy)
+        return (numbers(bits.reshape(x.shape), to),)
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         x = scalar.hole(0, from_name(self.source))
@@ -112,8 +112,7 @@ def cast_array(x: Array, to: DType) -> Array:
     """`x` converted by the rules of this module; a bfloat16 result is given as float32 values."""
     with np.errstate(all="ignore"):
         if to is BF16:
-            wide = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
-            return round_to_bfloat16(wide)
+            return rounded(x, BF16)
         if to.kind == "b":
             return np.asarray(x != 0)
         if to.is_int and x.dtype.kind == "f":
@@ -131,8 +130,8 @@ def _float_to_int(x: Array, to: DType) -> Array:
 
 
 def cast_from_float64(x: Array, to: DType) -> Array:
-    """A float64 array in the storage of `to` (bfloat16: uint16 bit patterns)."""
-    return to_bfloat16(x) if to is BF16 else cast_array(x, to)
+    """A float64 array as a stored one of `to`."""
+    return stored(cast_array(x, to), to)
 
 
 def import_cast(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:

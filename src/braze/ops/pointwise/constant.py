@@ -11,7 +11,7 @@ import numpy as np
 
 from braze.core import dims
 from braze.core.dims import Dim, DimExpr
-from braze.core.dtypes import BF16, BOOL, F32, I64, DType, from_onnx
+from braze.core.dtypes import BOOL, F32, I64, DType, from_numpy, from_onnx
 from braze.expr import scalar
 from braze.expr.scalar import Expr
 from braze.ir.builder import GraphBuilder
@@ -20,7 +20,7 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Pointwise
 from braze.ops.pointwise.cast import cast_array
 from braze.ops.writing.arguments import known_sizes
-from braze.ops.writing.precision import compute_type, from_bfloat16
+from braze.ops.writing.precision import compute_type
 from braze.ops.writing.size_arithmetic import as_dim, larger, wrap
 from braze.ops.writing.size_ratio import Ratio, few_bits
 
@@ -148,13 +148,6 @@ class Eye(Op):
 # --------------------------------------------------------------------------- importers
 
 
-def constant_from(g: GraphBuilder, array: Array) -> Value:
-    """A constant from an array as attributes hold it (bfloat16 by its own numpy dtype)."""
-    if array.dtype.name == "bfloat16":
-        return g.constant(np.ascontiguousarray(array).view(np.uint16), dtype=BF16)
-    return g.constant(array)
-
-
 def import_constant(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Constant with any numeric attribute."""
     given = {k: v for k, v in n.attributes.items() if k.startswith("value")}
@@ -162,7 +155,7 @@ def import_constant(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         raise n.unsupported("needs exactly one value attribute; dense and numeric")
     ((kind, value),) = given.items()
     if kind == "value":
-        return (constant_from(g, np.asarray(value)),)
+        return (g.constant(np.asarray(value)),)
     if kind in ("value_float", "value_floats"):
         return (g.constant(np.asarray(value, np.float32)),)
     if kind in ("value_int", "value_ints"):
@@ -176,12 +169,10 @@ def import_constant_of_shape(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     given = n.attr("value")
     if given is None:
         return (g.add1(ConstantOfShape(shape, 0.0, F32)),)
-    v = constant_from(g, np.asarray(given))
-    array = g.array(v)
-    if array is None or array.size != 1:
+    array = np.asarray(given)
+    if array.size != 1:
         raise n.invalid("value must hold one element")
-    element = (from_bfloat16(array) if v.dtype is BF16 else array).reshape(-1)[0].item()
-    return (g.add1(ConstantOfShape(shape, element, v.dtype)),)
+    return (g.add1(ConstantOfShape(shape, array.item(), from_numpy(array.dtype))),)
 
 
 def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
@@ -215,8 +206,7 @@ def _scalar(n: OnnxNode, g: GraphBuilder, index: int) -> Any:
     v = n.need(index)
     array = g.array(v)
     if array is not None:
-        plain = from_bfloat16(array) if v.dtype is BF16 else array
-        return plain.reshape(-1)[0].item()
+        return array.reshape(-1)[0].item()
     return known_sizes(n, g, index, "start, limit or delta")[0]
 
 

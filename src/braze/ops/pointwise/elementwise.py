@@ -195,7 +195,7 @@ def import_mean(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 def constant_like(g: GraphBuilder, value: float, dtype: DType) -> Value:
     """A scalar constant of any element type."""
-    return g.constant(cast_from_float64(np.asarray(value, np.float64), dtype), dtype=dtype)
+    return g.constant(cast_from_float64(np.asarray(value, np.float64), dtype))
 
 
 def import_mod(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:

@@ -154,7 +154,7 @@ def add_bias(g: GraphBuilder, y: Value, bias: Value | None, spatial_rank: int) -
     shape = (*bias.shape, *(1,) * spatial_rank)
     content = g.array(bias)
     if content is not None:
-        bias = g.constant(content.reshape(shape), bias.name, bias.dtype)
+        bias = g.constant(content.reshape(shape), bias.name)
     else:
         bias = reshape(g, bias, shape)
     return g.add1(Binary("add"), y, bias)

@@ -80,7 +80,7 @@ def _transform(
         raise n.unsupported("a onesided inverse transform of real data; give complex data")
     require_float(x.dtype, n.op_type)
     matrix = dft_matrix(length, size, 1 if parts == 1 else 2, inverse, onesided)
-    constant = g.constant(cast_from_float64(matrix, x.dtype), "dft", x.dtype)
+    constant = g.constant(cast_from_float64(matrix, x.dtype), "dft")
     y = g.add1(MatMul(), reshape(g, x, (*front, length * parts)), constant)
     width = 1 if inverse and onesided else 2
     return reshape(g, y, (*front, matrix.shape[1] // width, width))
@@ -194,4 +194,4 @@ def import_mel_weight_matrix(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     dtype = from_onnx(int(n.attr("output_datatype", 1)), n.name)
     if dtype is F64:
         return (g.constant(out, "mel"),)
-    return (g.constant(cast_from_float64(out, dtype), "mel", dtype),)
+    return (g.constant(cast_from_float64(out, dtype), "mel"),)

@@ -52,42 +52,6 @@ def pointwise(
     return Pointwise(scalar.cast(build(*holes(inputs)), dtype))
 
 
-def round_to_bfloat16(x: Array) -> Array:
-    """float64 or float32 values rounded to the nearest bfloat16, ties to even, as float32.
-
-    A float64 is first rounded to float32 toward odd, so that it is rounded only once in effect.
-    """
-    if x.dtype == np.float64:
-        with np.errstate(all="ignore"):
-            single = x.astype(np.float32)
-            back = single.astype(np.float64)
-        bits = single.view(np.uint32).copy()
-        inexact = np.isfinite(x) & np.isfinite(single) & (back != x)
-        overshoot = inexact & (np.abs(back) > np.abs(x))
-        bits = np.where(overshoot, bits - np.uint32(1), bits)
-        bits = np.where(inexact, bits | np.uint32(1), bits).astype(np.uint32)
-        x = bits.view(np.float32)
-    x = np.ascontiguousarray(x, dtype=np.float32).reshape(x.shape)
-    bits = x.view(np.uint32)
-    rounded = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    rounded = np.where(np.isnan(x), bits | np.uint32(0x00400000), rounded)
-    kept = (rounded & np.uint32(0xFFFF0000)).astype(np.uint32)
-    return np.asarray(kept.view(np.float32).reshape(x.shape))
-
-
-def from_bfloat16(bits: Array) -> Array:
-    """The float32 values of bfloat16 bit patterns (uint16)."""
-    wide = bits.astype(np.uint32) << np.uint32(16)
-    return np.asarray(np.ascontiguousarray(wide).view(np.float32).reshape(bits.shape))
-
-
-def to_bfloat16(x: Array) -> Array:
-    """Bit patterns (uint16) of `x` rounded to bfloat16."""
-    rounded = np.ascontiguousarray(round_to_bfloat16(x))
-    bits = rounded.view(np.uint32) >> np.uint32(16)
-    return np.asarray(bits.astype(np.uint16).reshape(x.shape))
-
-
 def present(inputs: Sequence[TensorType | None], count: int, where: str) -> list[TensorType]:
     """The first `count` input types; raises DTypeError when one is missing."""
     found = [t for t in inputs[:count] if t is not None]

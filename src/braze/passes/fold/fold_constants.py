@@ -8,12 +8,11 @@ from typing import Final
 import numpy as np
 
 from braze.core.dims import is_static, static_size
-from braze.core.dtypes import BF16
+from braze.core.elements import numbers, stored
 from braze.core.errors import BrazeError
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Array
-from braze.ops.writing.precision import from_bfloat16, to_bfloat16
 from braze.passes.base import PassContext
 from braze.passes.rewrite import describe
 
@@ -34,10 +33,7 @@ def fold_constants(graph: Graph, ctx: PassContext) -> Graph:
         results = _evaluate(node, editor) or _known_sizes(node, built)
         if results is None or not _fits(node, results):
             continue
-        new = {
-            v: built.constant(a, v.name, v.dtype)
-            for v, a in zip(node.outputs, results, strict=True)
-        }
+        new = {v: built.constant(a, v.name) for v, a in zip(node.outputs, results, strict=True)}
         ctx.trace.decide("fold", at=describe(node))
         editor.commit(built, node, new)
     return editor.finish()
@@ -57,17 +53,12 @@ def _evaluate(node: Node, editor: GraphEditor) -> Sequence[Array] | None:
     except (BrazeError, IndexError, ValueError, TypeError):
         # wrong data (an index out of range): the engine reports it when the node runs
         return None
-    return [
-        to_bfloat16(np.asarray(a)) if v.dtype is BF16 else np.asarray(a)
-        for v, a in zip(node.outputs, results, strict=True)
-    ]
+    return [stored(np.asarray(a), v.dtype) for v, a in zip(node.outputs, results, strict=True)]
 
 
 def _wide(value: Value | None, editor: GraphEditor) -> Array | None:
     array = editor.array(value)
-    if array is not None and value is not None and value.dtype is BF16:
-        return from_bfloat16(array)
-    return array
+    return None if array is None or value is None else numbers(array, value.dtype)
 
 
 def _bytes(value: Value) -> int:

@@ -105,12 +105,12 @@ class FoldScaleIntoWeights:
     def rewrite(self, m: Match, g: Rewriter) -> Value:
         heavy, dtype, factor = m.calls["heavy"], m.root.output.dtype, _factor(m, g)
         weight = scaled_weight(heavy, as_float64(g, m["weight"]), factor)
-        w = g.constant(stored(weight, dtype), m["weight"].name, dtype)
+        w = g.constant(stored(weight, dtype), m["weight"].name)
         y = g.add1(heavy.op, m["x"], w)
         if not m.has("bias"):
             return y
         bias = as_float64(g, m["bias"]) * factor
-        return g.add1(Binary("add"), y, g.constant(stored(bias, dtype), m["bias"].name, dtype))
+        return g.add1(Binary("add"), y, g.constant(stored(bias, dtype), m["bias"].name))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class MergeShifts:
     def rewrite(self, m: Match, g: Rewriter) -> Value:
         dtype = m.root.output.dtype
         total = as_float64(g, m["bias"]) + as_float64(g, m["shift"])
-        shift = g.constant(stored(total, dtype), m["bias"].name, dtype)
+        shift = g.constant(stored(total, dtype), m["bias"].name)
         return g.add1(Binary("add"), g.add1(m.calls["heavy"].op, m["x"], m["weight"]), shift)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from braze.core.dtypes import BF16, DType
+from braze.core import elements
+from braze.core.dtypes import DType
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import TensorType, Value
 from braze.ir.pattern import Const
 from braze.ops.base import Array
-from braze.ops.writing.precision import from_bfloat16, to_bfloat16
 
 # Rewritten constants (1/6, sqrt(2), ...) come rounded to half types, so they are compared with
 # some slack: a model that means another number is further away than this.
@@ -22,8 +22,8 @@ EXACT_SLACK = 1e-6
 def near(expected: float, slack: float = EXACT_SLACK) -> Callable[[Array], bool]:
     """A test for one-element constants that are `expected` up to a relative `slack`.
 
-    float16 contents get RELATIVE_SLACK, the rounding of that type. bfloat16 is stored as integer
-    bit patterns and never passes.
+    float16 contents get RELATIVE_SLACK, the rounding of that type. bfloat16 never passes: numpy
+    does not count it as a floating-point type.
     """
 
     def accept(array: Array) -> bool:
@@ -57,14 +57,12 @@ def as_float64(graph: GraphEditor | Rewriter, value: Value) -> Array:
     """A constant's content in float64."""
     array = graph.array(value)
     assert array is not None, value
-    plain = from_bfloat16(array) if value.dtype is BF16 else array
-    return np.asarray(plain, dtype=np.float64)
+    return array.astype(np.float64)
 
 
 def stored(array: Array, dtype: DType) -> Array:
     """float64 content rounded once to the storage form of `dtype`."""
-    with np.errstate(all="ignore"):
-        return to_bfloat16(array) if dtype is BF16 else array.astype(dtype.numpy)
+    return elements.stored(array, dtype)
 
 
 def vector_along(value: Value, out: TensorType, axis: int) -> bool:

@@ -80,7 +80,7 @@ def _sub(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
     array = editor.array(y)
     if array is None or array.dtype.kind != "f" or editor.array(x) is not None:
         return None
-    return g.add1(Binary("add"), x, g.constant(-array, y.name, y.dtype))
+    return g.add1(Binary("add"), x, g.constant(-array, y.name))
 
 
 def _mul(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
@@ -105,7 +105,7 @@ def _div(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
     normal = (np.abs(array) >= tiny) & (np.abs(inverse) >= tiny) & np.isfinite(inverse)
     if not (exact & normal).all():
         return None
-    return g.add1(Binary("mul"), x, g.constant(inverse, y.name, y.dtype))
+    return g.add1(Binary("mul"), x, g.constant(inverse, y.name))
 
 
 def _pow(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:

@@ -151,7 +151,7 @@ def _replace(
         array = editor.array(v)
         assert array is not None
         chosen = np.ascontiguousarray(array[..., start : start + size])
-        return built.constant(chosen, v.name, v.dtype)
+        return built.constant(chosen, v.name)
 
     y = built.add1(MatMul(), x, columns(weight))
     if projection.bias is not None:

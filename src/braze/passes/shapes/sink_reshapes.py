@@ -97,7 +97,7 @@ def _under(
         return operand(inner)
     array = editor.array(v)
     if array is not None and is_static(shape):
-        return g.constant(array.reshape(static(shape)), v.name, v.dtype)
+        return g.constant(array.reshape(static(shape)), v.name)
     return g.add1(Reshape(shape), v)
 
 

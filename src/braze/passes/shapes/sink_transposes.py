@@ -204,7 +204,7 @@ def _in_layout(v: Value, perm: Perm, rank: int, editor: GraphEditor, g: Rewriter
         moved = array.reshape(full).transpose(back)
         while moved.ndim > 1 and moved.shape[0] == 1 and v.type.rank < rank:
             moved = moved[0]
-        return g.constant(np.ascontiguousarray(moved), v.name, v.dtype)
+        return g.constant(np.ascontiguousarray(moved), v.name)
     wide = v if v.type.rank == rank else g.add1(Reshape(full), v)
     return g.add1(Transpose(back), wide)
 
