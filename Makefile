@@ -18,6 +18,7 @@ help:
 	@echo "make demo        fetch three OCR networks, build engines, read a page (PICTURES=... for yours)"
 	@echo "make test        lint, type check, native tests, and all Python tests"
 	@echo "make native      build the native runtime into src/braze/lib"
+	@echo "make fuzz        random graphs until stopped (FUZZ_ARGS='--graphs 20000 --jobs 16 --report r.txt')"
 	@echo "make sanitize    the native tests under ASan + UBSan and under TSan"
 	@echo "make clean       remove .venv, build, out (models stay)"
 
@@ -44,6 +45,9 @@ native: $(VENV)/dev.stamp
 	$(BIN)/cmake -S native -B build/native -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DBRAZE_WERROR=ON
 	$(BIN)/cmake --build build/native
 	$(BIN)/cmake --install build/native --prefix src --component runtime
+
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
 native-test: $(VENV)/dev.stamp
 	$(call native_tests,plain,)

@@ -1,0 +1,163 @@
+"""`python -m tests.fuzz`: check random graphs on several processes until told to stop.
+
+    python -m tests.fuzz --graphs 20000 --jobs 16 --report report.txt
+    python -m tests.fuzz --only 4711        # one number: print its case, and shrink it if wrong
+
+Exit code 1 when anything was wrong. Ctrl-C ends the run and still reports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tests.fuzz.case import Case, source
+from tests.fuzz.checks import SECONDS, Outcome, check
+from tests.fuzz.coverage import Coverage, headline, record
+from tests.fuzz.graphs import Made, make
+from tests.fuzz.shrink import SECONDS as SHRINK_SECONDS
+from tests.fuzz.shrink import as_test, shrink
+
+STRETCH = 100  # numbers a process checks before a fresh one takes over
+SILENCE = SECONDS + SHRINK_SECONDS + 30.0
+FOREVER = 1 << 62
+
+
+class Team:
+    """Threads that each feed one process after another with stretches of numbers."""
+
+    def __init__(self, first: int, graphs: int, jobs: int, seconds: float, shrinks: int) -> None:
+        self.next, self.stop = first, first + graphs
+        self.deadline = time.monotonic() + seconds
+        self.shrinks = shrinks
+        self.lock = threading.Lock()
+        self.results: queue.Queue[Mapping[str, Any] | None] = queue.Queue()
+        self.ended = threading.Event()
+        self.threads = [threading.Thread(target=self._work, daemon=True) for _ in range(jobs)]
+        for t in self.threads:
+            t.start()
+
+    def _take(self) -> tuple[int, int] | None:
+        with self.lock:
+            if self.next >= self.stop or self.ended.is_set() or time.monotonic() > self.deadline:
+                return None
+            first = self.next
+            self.next = min(self.stop, first + STRETCH)
+            return first, self.next
+
+    def _work(self) -> None:
+        while (stretch := self._take()) is not None:
+            first, stop = stretch
+            while first < stop and not self.ended.is_set() and time.monotonic() < self.deadline:
+                first = self._stretch(first, stop)
+        self.results.put(None)
+
+    def _stretch(self, first: int, stop: int) -> int:
+        """Run one process; the number to go on at."""
+        command = [sys.executable, "-m", "tests.fuzz.worker"]
+        process = subprocess.Popen(
+            [*command, str(first), str(stop), str(self.shrinks)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert process.stdout is not None
+        current, reason = first, ""
+        try:
+            while not self.ended.is_set() and time.monotonic() < self.deadline:
+                if not select.select([process.stdout], [], [], SILENCE)[0]:
+                    reason = f"no answer within {SILENCE:.0f} s"
+                    break
+                line = process.stdout.readline()
+                if not line:
+                    code = process.wait()
+                    reason = f"the process ended with code {code}" if code else ""
+                    break
+                data = json.loads(line)
+                if "begin" in data:
+                    current = data["begin"]
+                else:
+                    self.results.put(data)
+        finally:
+            process.kill()
+            process.wait()
+        if reason:
+            self.results.put(record(current, _unknown(), Outcome("wrong", reason), 0.0))
+            return current + 1
+        return stop
+
+
+def _unknown() -> Made:
+    return Made(Case((), {}, ()), "process")
+
+
+def run(args: argparse.Namespace) -> Coverage:
+    """Check graphs and print failures as they come; returns the counts."""
+    coverage = Coverage()
+    seconds = args.seconds or float(FOREVER)
+    team = Team(args.seed, args.graphs or FOREVER, args.jobs, seconds, args.shrink)
+    running, start, said = args.jobs, time.monotonic(), time.monotonic()
+    try:
+        while running:
+            result = team.results.get()
+            if result is None:
+                running -= 1
+                continue
+            coverage.add(result)
+            if result["status"] == "wrong":
+                print(headline(result), result.get("test", ""), sep="\n", flush=True)
+            if time.monotonic() - said > 30:
+                said = time.monotonic()
+                print(f"{coverage.graphs} graphs in {said - start:.0f} s: "
+                      f"{dict(coverage.status)}", flush=True)  # fmt: skip
+    except KeyboardInterrupt:
+        pass
+    finally:
+        team.ended.set()
+    return coverage
+
+
+def one(number: int) -> int:
+    """Print one case, check it, and shrink it when it fails."""
+    made = make(number)
+    print(source(made.case))
+    outcome = check(made.case, number)
+    print(f"{outcome.status} ({outcome.variant}): {outcome.reason}")
+    if outcome.status == "wrong":
+        small = shrink(made.case, outcome, number)
+        print(as_test(small, number, outcome))
+    return int(outcome.status == "wrong")
+
+
+def main() -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    add = parser.add_argument
+    add("--graphs", type=int, default=0, help="how many; 0 (the default) until stopped")
+    add("--seed", type=int, default=0, help="the first number; a run covers a stretch of numbers")
+    add("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    add("--seconds", type=float, default=0, help="stop after this time; 0 for never")
+    add("--shrink", type=int, default=2, help=f"failures of {STRETCH} graphs to make small")
+    add("--report", default="", help="file for the report (also printed)")
+    add("--only", type=int, default=None, help="check one number and print its case")
+    args = parser.parse_args()
+    if args.only is not None:
+        return one(args.only)
+    coverage = run(args)
+    text = coverage.report()
+    print(text)
+    if args.report:
+        with open(args.report, "w", encoding="utf-8") as f:
+            f.write(text + "\n")
+    return int(bool(coverage.wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""How far from float64 a right answer may be: measured on the graph itself, element by element.
+
+Every run of a perturbed graph stands for one way to round: each floating-point value is disturbed
+by its own unit roundoff at each use (a value may be computed again in another kernel, or kept in
+registers and never rounded), and more where an op sums many terms. What that does to an output
+element is how ill-conditioned the element is, and the bound is a fixed multiple of it. So a bound
+is as tight as the arithmetic allows: 1e-6 of a value behind a convolution, wide behind a
+cancellation, and none for integers, which must be equal.
+
+An element that a rounding can turn into another integer, truth value, NaN or infinity (a tie, an
+overflow) is unsure: it is counted and not compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from braze.core.dtypes import DType
+from braze.ir.graph import Graph, Node, Value
+from braze.ops.evaluator import _Run
+from braze.ops.lowering import Pointwise, View
+from braze.ops.pointwise.cast import Cast
+
+Array = np.ndarray[Any, Any]
+
+# unit roundoff, smallest normal (below it kernels flush to zero), largest finite
+ROUNDOFF = {
+    "float64": (2.0**-53, 2.0**-1022, 1.797e308),
+    "float32": (2.0**-24, 2.0**-126, 3.402e38),
+    "float16": (2.0**-11, 2.0**-24, 65504.0),
+    "bfloat16": (2.0**-8, 2.0**-126, 3.389e38),
+}
+RUNS = 3
+# Runs more before an element counts as wrong: three may by chance all leave it nearly in place
+RUNS_TO_CONVICT = 16
+# The largest quotient of a right kernel's error by the spread of 16 runs seen over 2,000 graphs is
+# below 5 (a chain of roundings that all go one way); a wrong element is off by thousands.
+FACTOR = 20.0
+
+
+class Run(_Run):
+    """The float64 evaluator, with its steps open to the generator."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph, True)
+
+    def enter(self, array: Array, dtype: DType) -> Array:
+        """A stored array as the evaluator computes with it."""
+        return self._enter(array, dtype)
+
+    def step(self, node: Node) -> None:
+        """Run one node on `self.values`."""
+        self._step(node)
+
+
+class Perturbed(Run):
+    """One evaluation in which every use of a rounded value is disturbed by its roundoff."""
+
+    def __init__(self, graph: Graph, rng: np.random.Generator) -> None:
+        super().__init__(graph)
+        self.rng = rng
+        self.rough: set[Value] = set()
+
+    def step(self, node: Node) -> None:
+        """See Run.step."""
+        self._step(node)
+
+    def _step(self, node: Node) -> None:
+        kind = _kind(node)
+        given = {v: self.values[v] for v in node.inputs if v is not None}
+        rounds = kind == "rounds" or (kind == "exact" and not self.rough.isdisjoint(given))
+        if rounds:
+            factor = _accumulation(node, given)
+            for v, a in given.items():
+                if kind == "rounds" or v in self.rough:
+                    self.values[v] = self.disturbed(a, v.dtype, factor)
+        super()._step(node)
+        self.values.update(given)
+        if rounds or not self.rough.isdisjoint(given):
+            self.rough.update(node.outputs)
+
+    def disturbed(self, a: Array, dtype: DType, factor: float = 1.0) -> Array:
+        """`a` with each element moved by about `factor` roundoffs, in the range of its type."""
+        if not dtype.is_float:
+            return a
+        unit, tiny, top = ROUNDOFF[dtype.name]
+        noise = self.rng.uniform(0.5, 1.0, a.shape) * self.rng.choice([-1.0, 1.0], a.shape)
+        with np.errstate(all="ignore"):
+            moved = a + noise * (unit * factor * np.abs(a) + tiny)
+            return np.where(np.abs(moved) > top, np.copysign(np.inf, moved), moved)
+
+    def _leave(self, value: Value) -> Array:
+        a = super()._leave(value)
+        return self.disturbed(a, value.dtype) if value in self.rough else a
+
+
+# Ops whose result is one of their operands' elements or a small exact integer: no rounding.
+EXACT = frozenset({
+    "Relu", "Clip", "Where", "Equal", "Less", "LessOrEqual", "Compare", "IsNaN", "IsInf", "Gather",
+    "GatherElements", "GatherND", "Concat", "Split", "MaxPool", "TopK", "ArgReduce", "OneHot",
+    "ThresholdedRelu", "Trilu", "ReverseSequence", "MaxUnpool", "Hardmax",
+})  # fmt: skip
+EXACT_KINDS = frozenset({"neg", "abs", "sign", "floor", "ceil", "round", "not", "max", "min"})
+
+
+def _kind(node: Node) -> str:
+    """"moves" (no arithmetic at all), "exact" (picks or compares) or "rounds"."""
+    types = [None if v is None else v.type for v in node.inputs]
+    low = node.op.lower(types, [v.type for v in node.outputs])
+    if isinstance(low, View):
+        return "moves"
+    if isinstance(node.op, Cast):
+        source = node.inputs[0]
+        assert source is not None
+        widens = not node.op.to.is_float or source.dtype.bits <= node.op.to.bits
+        return "exact" if widens else "rounds"
+    name = type(node.op).__name__
+    kind = getattr(node.op, "op", getattr(node.op, "kind", ""))
+    return "exact" if name in EXACT or kind in EXACT_KINDS else "rounds"
+
+
+def _accumulation(node: Node, given: Mapping[Value, Array]) -> float:
+    """Root of the number of terms an output element sums: errors of a sum grow about like it."""
+    sizes = [a.size for v, a in given.items() if v.dtype.is_float]
+    if not sizes or not node.outputs:
+        return 1.0
+    types = [None if v is None else v.type for v in node.inputs]
+    if isinstance(node.op.lower(types, [v.type for v in node.outputs]), Pointwise):
+        return 1.0
+    longest = max(max(a.shape, default=1) for a in given.values())
+    second = [a for a in given.values() if a.ndim > 1]
+    terms = max(longest, math.prod(second[1].shape[1:]) if len(second) > 1 else 1)
+    return math.sqrt(min(max(terms, 1), 4096))
+
+
+@dataclass
+class Expected:
+    """One output: exact values, the spread that roundings cause, and which elements are sure."""
+
+    dtype: DType
+    exact: Array
+    spread: Array
+    sure: Array
+
+    def bound(self) -> Array:
+        """The largest error allowed, for each element."""
+        if not self.dtype.is_float:
+            return np.zeros(self.exact.shape)
+        unit, tiny, _ = ROUNDOFF[self.dtype.name]
+        with np.errstate(all="ignore"):
+            return FACTOR * (self.spread + tiny) + unit * np.abs(self.exact)
+
+    def error(self, got: Array) -> tuple[float, str]:
+        """The largest error as a multiple of its bound (inf: of another kind), and where it is."""
+        if got.shape != self.exact.shape:
+            return math.inf, f"shape {got.shape} for {self.exact.shape}"
+        if not got.size or not self.sure.any():
+            return 0.0, ""
+        y, want = as_float64(got, self.dtype), self.exact
+        if not self.dtype.is_float:
+            wrong = (got != want) & self.sure
+            return (math.inf if wrong.any() else 0.0), _place(wrong, got, want)
+        finite = np.isfinite(want)
+        with np.errstate(all="ignore"):
+            odd = self.sure & np.where(finite, ~np.isfinite(y), ~_same(y, want))
+            if odd.any():
+                return math.inf, _place(odd, y, want)
+            ratio = np.where(finite & self.sure, np.abs(y - want) / self.bound(), 0.0)
+        worst = np.unravel_index(int(np.argmax(ratio)), ratio.shape)
+        mark = np.zeros(ratio.shape, bool)
+        mark[worst] = True
+        return float(ratio[worst]), _place(mark, y, want, int((ratio > 1).sum()))
+
+
+def _same(a: Array, b: Array) -> Array:
+    return (a == b) | (np.isnan(a) & np.isnan(b))
+
+
+def _place(wrong: Array, got: Array, want: Array, count: int | None = None) -> str:
+    if not wrong.any():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    many = int(wrong.sum()) if count is None else count
+    return f"{many} of {wrong.size} elements; at {list(at)}: {got[at]!r} for {want[at]!r}"
+
+
+def as_float64(a: Array, dtype: DType) -> Array:
+    """What a run returns, as float64."""
+    if dtype.name == "bfloat16" and a.dtype == np.uint16:
+        return (a.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return a.astype(np.float64) if dtype.is_float else a
+
+
+def expected(
+    graph: Graph, feed: Mapping[str, Array], runs: int = RUNS, seed: int = 0
+) -> dict[str, Expected]:
+    """Exact outputs of an imported graph and what `runs` ways of rounding make of them.
+
+    feed: stored arrays by input name. Raises what the evaluator raises for a feed that does not
+    fit; a perturbed run that fails (an index that a rounding moves out of range) leaves all unsure.
+    """
+    with np.errstate(all="ignore"):
+        exact = Run(graph).evaluate(feed, frozenset())
+        others: list[Mapping[str, Array]] = []
+        rng = np.random.default_rng(seed)
+        for _ in range(runs):
+            others.append(Perturbed(graph, rng).evaluate(feed, frozenset()))
+        return {
+            name: _combine(v.dtype, exact[name], [o[name] for o in others])
+            for name, v in graph.outputs
+        }
+
+
+def _combine(dtype: DType, exact: Array, others: Sequence[Array]) -> Expected:
+    spread, sure = np.zeros(exact.shape), np.ones(exact.shape, bool)
+    for o in others:
+        if not dtype.is_float:
+            sure &= o == exact
+            continue
+        finite = np.isfinite(exact)
+        sure &= np.where(finite, np.isfinite(o), _same(o, exact))
+        spread = np.maximum(spread, np.where(finite & np.isfinite(o), np.abs(o - exact), 0.0))
+    return Expected(dtype, exact, spread, sure)

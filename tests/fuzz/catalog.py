@@ -1,0 +1,184 @@
+"""What the generator can make: one literal table, family -> ops, and what it leaves out and why.
+
+A family is a kind of step as fusion sees it (pointwise, view, loop nest, anchor), cut finer where
+the compiler has different rules or templates; pairs of families are what coverage counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tests.fuzz import make_anchors as a
+from tests.fuzz import make_nests as n
+from tests.fuzz import make_pointwise as p
+from tests.fuzz import make_views as v
+from tests.fuzz.sketch import Ref, Sketch
+
+Maker = Callable[[Sketch, Ref], Ref]
+ANY = (1, 2, 3, 4, 5)
+SIGNED: Final = (*p.FLOATS, "int64", "int32", "int16", "int8")
+
+
+@dataclass(frozen=True)
+class Family:
+    """lowering: what most members lower to; ranks and dtype: of inputs that members take."""
+
+    lowering: str
+    makers: Mapping[str, Maker]
+    ranks: tuple[int, ...] = ANY
+    dtypes: tuple[str, ...] = ("float32",)
+    square: bool = False  # equal last sizes help
+
+
+FAMILIES: Final[Mapping[str, Family]] = {
+    # ------------------------------------------------------------------ pointwise
+    "unary": Family("pointwise", {
+        "Neg": p.unary("Neg", SIGNED), "Abs": p.unary("Abs", SIGNED),
+        "Sign": p.unary("Sign", SIGNED), "Floor": p.unary("Floor"), "Ceil": p.unary("Ceil"),
+        "Round": p.unary("Round"), "Reciprocal": p.unary("Reciprocal", least=0.05),
+        "Sqrt": p.unary("Sqrt", low=0.0), "Exp": p.unary("Exp", high=8.0),
+        "Log": p.unary("Log", low=0.01), "Sin": p.unary("Sin"), "Cos": p.unary("Cos"),
+        "Tan": p.unary("Tan", low=-1.4, high=1.4), "Asin": p.unary("Asin", low=-1.0, high=1.0),
+        "Acos": p.unary("Acos", low=-1.0, high=1.0), "Atan": p.unary("Atan"),
+        "Sinh": p.unary("Sinh", low=-6.0, high=6.0), "Cosh": p.unary("Cosh", low=-6.0, high=6.0),
+        "Tanh": p.unary("Tanh"), "Asinh": p.unary("Asinh"), "Acosh": p.unary("Acosh", low=1.01),
+        "Atanh": p.unary("Atanh", low=-0.99, high=0.99), "Erf": p.unary("Erf"),
+        "Identity": p.identity, "Dropout": p.dropout,
+    }),
+    "activation": Family("pointwise", {
+        "Relu": p.unary("Relu", SIGNED), "Sigmoid": p.unary("Sigmoid"),
+        "HardSwish": p.unary("HardSwish"), "Softplus": p.unary("Softplus"),
+        "Softsign": p.unary("Softsign"), "Mish": p.unary("Mish"),
+        "LeakyRelu": p.activation("LeakyRelu", alpha=[0.1, 0.3]),
+        "Elu": p.activation("Elu", alpha=[0.5, 2.0]), "Selu": p.activation("Selu", gamma=[1.5]),
+        "Celu": p.activation("Celu", alpha=[0.5, 2.0]),
+        "HardSigmoid": p.activation("HardSigmoid", alpha=[0.3], beta=[0.4]),
+        "ThresholdedRelu": p.activation("ThresholdedRelu", alpha=[0.3, 1.3]),
+        "Shrink": p.activation("Shrink", lambd=[0.4], bias=[0.2]),
+        "Swish": p.activation("Swish", alpha=[0.7, 1.0]),
+        "Gelu": p.activation("Gelu", approximate=["none", "tanh"]),
+        "PRelu": p.prelu, "Clip": p.clip,
+    }),
+    "binary": Family("pointwise", {
+        "Add": p.binary("Add"), "Sub": p.binary("Sub"), "Mul": p.binary("Mul"), "Div": p.divide,
+        "Pow": p.power, "Mod": p.modulo, "Sum": p.several("Sum"), "Max": p.several("Max"),
+        "Min": p.several("Min"), "Mean": p.several("Mean"), "twice": p.same_twice,
+        "Constant": p.constant_step,
+    }),
+    "bits": Family("pointwise", {
+        "Not": p.unary("Not", ("bool",)), "And": p.logic("And"), "Or": p.logic("Or"),
+        "Xor": p.logic("Xor"), "BitwiseNot": p.unary("BitwiseNot", ("int32", "uint8", "int64")),
+        "BitwiseAnd": p.bitwise("BitwiseAnd"), "BitwiseOr": p.bitwise("BitwiseOr"),
+        "BitwiseXor": p.bitwise("BitwiseXor"), "BitShift": p.bit_shift, "BitCast": p.bit_cast,
+    }, dtypes=("bool", "bool", "int32", "uint8", "int64", "uint32", "float32")),
+    "compare": Family("pointwise", {
+        "Equal": p.compare("Equal"), "Less": p.compare("Less"), "Greater": p.compare("Greater"),
+        "LessOrEqual": p.compare("LessOrEqual"), "GreaterOrEqual": p.compare("GreaterOrEqual"),
+        "IsNaN": p.test_value("IsNaN"), "IsInf": p.test_value("IsInf"),
+    }),
+    "where": Family("pointwise", {"Where": p.where}),
+    "cast": Family("pointwise", {"Cast": p.cast, "CastLike": p.cast_like}),
+    # ------------------------------------------------------------------ views
+    "reshape": Family("view", {
+        "Reshape": v.reshape, "computed": v.reshape_by_shape, "Flatten": v.flatten,
+        "Squeeze": v.squeeze, "Unsqueeze": v.unsqueeze,
+    }),
+    "transpose": Family("view", {"Transpose": v.transpose}, (2, 3, 4, 5)),
+    "slice": Family("view", {"Slice": v.slice_, "Compress": v.compress}),
+    "pad": Family("view", {"Pad": v.pad}),
+    "grow": Family("view", {"Expand": v.expand, "Tile": v.tile}),
+    "space": Family("view", {
+        "DepthToSpace": v.depth_to_space, "SpaceToDepth": v.space_to_depth, "Trilu": v.trilu,
+    }, (4, 4, 2)),
+    "concat": Family("view", {"Concat": v.concat}),
+    "split": Family("view", {"Split": v.split}),
+    "sizes": Family("view", {
+        "Shape": v.shape_of, "Size": v.size_of, "ConstantOfShape": v.constant_of_shape,
+        "Range": v.range_, "EyeLike": v.eye_like,
+    }, (1, 2, 2, 3)),
+    # ------------------------------------------------------------------ loop nests
+    "gather": Family("nest", {
+        "Gather": v.gather, "GatherElements": v.gather_elements, "GatherND": v.gather_nd,
+        "NonZero": v.non_zero,
+    }),
+    "scatter": Family("nest", {
+        "ScatterElements": v.scatter_elements, "ScatterND": v.scatter_nd,
+        "TensorScatter": v.tensor_scatter, "OneHot": v.one_hot, "Scatter": v.scatter,
+        "ReverseSequence": v.reverse_sequence,
+    }, (1, 2, 3, 3, 4)),
+    "reduce": Family("nest", {
+        k: n.reduce(k) for k in (
+            "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
+            "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
+        )
+    }),
+    "order": Family("nest", {
+        "ArgMax": n.arg("ArgMax"), "ArgMin": n.arg("ArgMin"), "TopK": n.top_k,
+    }),
+    "softmax": Family("nest", {
+        "Softmax": n.softmax("Softmax"), "LogSoftmax": n.softmax("LogSoftmax"),
+        "Hardmax": n.softmax("Hardmax"),
+    }),
+    "scan": Family("nest", {"CumSum": n.cumulative("CumSum"), "CumProd": n.cumulative("CumProd")}),
+    "norm": Family("nest", {
+        "LayerNormalization": n.layer_norm, "RMSNormalization": n.rms_norm,
+        "LpNormalization": n.lp_norm,
+    }),
+    "channel_norm": Family("nest", {
+        "GroupNormalization": n.group_norm, "InstanceNormalization": n.instance_norm,
+        "BatchNormalization": n.batch_norm, "LRN": n.lrn,
+        "MeanVarianceNormalization": n.mean_variance,
+    }, (3, 4, 4, 5)),
+    "pool": Family("nest", {
+        "MaxPool": n.max_pool, "AveragePool": n.average_pool, "LpPool": n.lp_pool,
+        "MaxUnpool": n.max_unpool, "Col2Im": n.col2im,
+    }, (3, 4, 4, 5)),
+    "global_pool": Family("nest", {
+        k: n.global_pool(k) for k in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+    }, (3, 4, 5)),
+    "resample": Family("nest", {
+        "Resize": n.resize, "Upsample": n.upsample, "GridSample": n.grid_sample,
+        "RoiAlign": n.roi_align,
+    }, (3, 4, 4, 4, 5)),
+    # ------------------------------------------------------------------ anchors
+    "matmul": Family("anchor", {"MatMul": a.matmul, "Gemm": a.gemm, "left": a.matmul_left},
+                     (1, 2, 2, 2, 3, 4, 5)),
+    "batched": Family("anchor", {"computed": a.matmul_computed, "batched": a.matmul_batched},
+                      (3, 3, 4, 5)),
+    "einsum": Family("anchor", {
+        "Einsum": n.einsum, "Det": n.det, "DFT": n.dft, "STFT": n.stft,
+        "MelWeightMatrix": n.mel_weights,
+    }, (1, 2, 3, 4), square=True),
+    "conv1": Family("anchor", {"Conv": a.conv(1, "one")}, (3,)),
+    "conv2": Family("anchor", {"Conv": a.conv(2, "one"), "DeformConv": a.deform_conv}, (4,)),
+    "conv3": Family("anchor", {"Conv": a.conv(3, "one")}, (5,)),
+    "depthwise": Family("anchor", {str(k): a.conv(k, "depth") for k in (1, 2, 3)}, (3, 4, 5)),
+    "grouped": Family("anchor", {str(k): a.conv(k, "some") for k in (1, 2, 3)}, (3, 4, 5)),
+    "transposed": Family("anchor", {"ConvTranspose": a.conv_transpose(2),
+                                    "1": a.conv_transpose(1), "3": a.conv_transpose(3)}, (3, 4, 5)),
+    "attention": Family("anchor", {"Attention": a.attention_op, "spelled": a.attention_spelled},
+                        (3, 4)),
+}  # fmt: skip
+
+# Every entry of ops/catalog.py is a label above or stands here with the reason.
+NOT_GENERATED: Final[Mapping[str, str]] = {}
+
+GENERATED: Final = frozenset(label for f in FAMILIES.values() for label in f.makers)
+
+# What epilogues are tried on: anchor -> (its maker, ranks of its input).
+ANCHORS: Final[Mapping[str, tuple[Maker, int]]] = {
+    "matmul 1-D": (a.matmul, 1), "matmul 2-D": (a.matmul, 2), "matmul 3-D": (a.matmul, 3),
+    "matmul 4-D": (a.matmul, 4), "square": (a.square_matmul, 2), "left": (a.matmul_left, 2),
+    "computed": (a.matmul_computed, 3), "batched 3-D": (a.matmul_batched, 3),
+    "batched 4-D": (a.matmul_batched, 4), "gemm": (a.gemm, 2),
+    "conv 1-D": (a.conv(1, "one"), 3), "conv 2-D": (a.conv(2, "one"), 4),
+    "conv 3-D": (a.conv(3, "one"), 5), "depthwise 1-D": (a.conv(1, "depth"), 3),
+    "depthwise 2-D": (a.conv(2, "depth"), 4), "depthwise 3-D": (a.conv(3, "depth"), 5),
+    "grouped 1-D": (a.conv(1, "some"), 3), "grouped 2-D": (a.conv(2, "some"), 4),
+    "grouped 3-D": (a.conv(3, "some"), 5), "transposed 1-D": (a.conv_transpose(1), 3),
+    "transposed 2-D": (a.conv_transpose(2), 4), "transposed 3-D": (a.conv_transpose(3), 5),
+    "attention 3-D": (a.attention_op, 3), "attention 4-D": (a.attention_op, 4),
+    "attention spelled": (a.attention_spelled, 3), "einsum": (n.einsum, 3),
+}  # fmt: skip

@@ -1,0 +1,226 @@
+"""Run one case in several ways and hold every output against its bound."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from braze.core.errors import BrazeError, ProfileError, ShapeError, UnsupportedOpError
+from braze.frontend.onnx.importer import import_network
+from braze.ir.graph import Graph
+from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Expected, Run, expected
+from tests.fuzz.case import Case
+from tests.fuzz.forcing import build, host_isas, steered
+
+Array = np.ndarray[Any, Any]
+# A build that says one of these about a valid model refuses it; any other error is a fault.
+REFUSALS = (UnsupportedOpError, ShapeError, ProfileError)
+SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to build: level, instruction set, forced tactic, and sizes fixed at opt or not."""
+
+    level: int = 1
+    isa: str | None = None
+    turn: int | None = None
+    fixed: bool = False
+
+    def __str__(self) -> str:
+        parts = [f"level {self.level}", self.isa or ""]
+        parts += [f"tactic {self.turn}"] if self.turn is not None else []
+        parts += ["sizes fixed"] if self.fixed else []
+        return ", ".join(p for p in parts if p)
+
+
+PLAIN = Variant()
+
+
+def variants(case: Case, number: int) -> tuple[Variant, ...]:
+    """Level 1 always, and for three in five another way: cheap ones often, measured ones seldom."""
+    isas = host_isas()[1:] or (None,)
+    turns: list[Variant] = [
+        Variant(0), Variant(1, turn=number // 7), Variant(1, isas[number // 5 % len(isas)]),
+        Variant(2), Variant(0), Variant(1, turn=number // 3 + 1), Variant(3),
+        Variant(1, isas[-1]), Variant(1, isas[0], turn=number // 2), Variant(0, isas[0]),
+    ]  # fmt: skip
+    if number % 5 in (1, 3):
+        return (PLAIN,)
+    extra = turns[number // 2 % len(turns)]
+    if number % 50 == 7:
+        extra = Variant(4 + number // 50 % 2)
+    if case.sizes and number % 4 == 2:
+        extra = replace(PLAIN, fixed=True)
+    return (PLAIN, extra)
+
+
+@dataclass
+class Outcome:
+    """What became of a case. status: right, refused or wrong."""
+
+    status: str = "right"
+    reason: str = ""  # why refused, or what is wrong, in one line
+    variant: Variant | None = None
+    templates: set[tuple[str, str]] = field(default_factory=set)
+    compared: int = 0
+    unsure: int = 0
+    worst: float = 0.0  # largest error seen, as a part of its bound
+    slots: int = 0  # outputs whose rows were compared bit by bit
+
+    def fail(self, variant: Variant | None, reason: str) -> Outcome:
+        """Mark the case as wrong."""
+        self.status, self.variant, self.reason = "wrong", variant, reason
+        return self
+
+
+class TooSlowError(Exception):
+    """A case took longer than SECONDS."""
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raise TooSlowError inside after `seconds` (a hang in native code ends with its process)."""
+
+    def stop(_signal: int, _frame: Any) -> None:
+        raise TooSlowError(f"took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def check(case: Case, number: int = 0, ways: tuple[Variant, ...] | None = None) -> Outcome:
+    """Build and run `case` in the given ways (default: those of `number`)."""
+    out = Outcome()
+    try:
+        with limited(SECONDS), np.errstate(all="ignore"):
+            for way in ways or variants(case, number):
+                out.variant = way
+                _check_way(case, number, way, out)
+                if out.status != "right":
+                    return out
+    except Exception as e:  # whatever else comes out of a valid model is a finding
+        place = traceback.extract_tb(e.__traceback__)[-1]
+        where = f"{place.filename.rsplit('/', 1)[-1]}:{place.lineno} {place.name}"
+        return out.fail(out.variant, f"{type(e).__name__}: {_line(e)} [{where}]")
+    return out
+
+
+def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
+    env, shapes = case.env(1), case.shapes()
+    if way.fixed:
+        shapes = {n: t.sizes(env) for n, t in case.inputs.items()}
+    with steered(way.turn) as backend:
+        try:
+            engine = build(case, shapes, way.level, way.isa)
+        except REFUSALS as e:
+            out.status, out.reason = "refused", f"{type(e).__name__}: {_line(e)}"
+            return
+    out.templates |= backend.used
+    graph = import_network(case.model(), shapes=shapes).graph
+    envs = [case.env(k) for k in (1, 0, 2)] if case.sizes and not way.fixed else [env]
+    for salt, sizes in enumerate(envs):
+        feed = case.feed(sizes, salt)
+        try:
+            want = expected(graph, feed, seed=number)
+        except ShapeError:
+            continue  # the model itself does not fit together at these sizes
+        got = _run(engine, feed, out)
+        _compare(graph, feed, got, want, out)
+        if out.status != "right":
+            out.reason += f" (sizes {sizes})" if sizes else ""
+            return
+    if "n" in case.sizes and not way.fixed and number % 3 == 0:
+        _compare_slots(case, graph, engine, out)
+
+
+def _run(engine: Any, feed: Mapping[str, Array], out: Outcome) -> dict[str, Array]:
+    """Outputs of two workers, which must be those of one, bit by bit; inputs must survive."""
+    kept = {n: a.copy() for n, a in feed.items()}
+    got = dict(engine(feed))
+    again = engine(feed, workers=1)
+    for name, a in got.items():
+        if a.tobytes() != again[name].tobytes():
+            out.fail(out.variant, f"output {name} differs between one worker and two")
+    for name, a in kept.items():
+        if a.tobytes() != feed[name].tobytes():
+            out.fail(out.variant, f"input {name} was written to")
+    return got
+
+
+def _compare(
+    graph: Graph, feed: Mapping[str, Array], got: Mapping[str, Array],
+    want: Mapping[str, Expected], out: Outcome,
+) -> None:  # fmt: skip
+    if out.status != "right":
+        return
+    if set(got) != set(want):
+        out.fail(out.variant, f"outputs {sorted(got)} for {sorted(want)}")
+        return
+    for name, w in want.items():
+        out.compared += w.exact.size
+        out.unsure += int(w.exact.size - w.sure.sum())
+        error, place = w.error(got[name])
+        if error > 1:
+            # by chance all runs may have left the element nearly in place: ask more of them
+            surer = expected(graph, feed, RUNS_TO_CONVICT, seed=RUNS)[name]
+            error, place = surer.error(got[name])
+        out.worst = max(out.worst, error)
+        if error > 1:
+            out.fail(out.variant, f"output {name} is {error:.3g} times its bound away: {place}")
+            return
+
+
+def _compare_slots(case: Case, graph: Graph, engine: Any, out: Outcome) -> None:
+    """Where the model treats the rows of a batch one by one, each has the bits it has alone."""
+    env = {**case.env(1), "n": case.sizes["n"][2]}
+    count = env["n"]
+    batched = {n for n, t in case.inputs.items() if t.shape[:1] == ("n",)}
+    elsewhere = any("n" in t.shape[1:] for t in case.inputs.values())
+    if count < 2 or case.sizes["n"][0] > 1 or not batched or elsewhere:
+        return
+    feed = case.feed(env, 7)
+    want, got = Run(graph).evaluate(feed, frozenset()), engine(feed)
+    rows = range(count) if count <= 3 else (0, count - 1)
+    for row in rows:
+        part = {
+            n: np.ascontiguousarray(a[row : row + 1]) if n in batched else a
+            for n, a in feed.items()
+        }
+        alone, exact = engine(part), Run(graph).evaluate(part, frozenset())
+        for name, a in got.items():
+            w = want[name]
+            if w.shape[:1] != (count,) or exact[name].shape[:1] != (1,):
+                continue
+            if w.dtype.kind == "f" and not np.isfinite(w).all():
+                continue
+            if not np.allclose(w[row], exact[name][0], rtol=1e-12, atol=0):
+                continue
+            out.slots += 1
+            if a[row].tobytes() != alone[name][0].tobytes():
+                out.fail(out.variant, f"row {row} of output {name} has other bits when alone")
+                return
+
+
+def _line(e: BaseException) -> str:
+    return " ".join(str(e).split())[:300]
+
+
+def refusal_kind(reason: str) -> str:
+    """A refusal without the names and numbers in it, to count by."""
+    text = reason.split("): ", 1)[-1] if "): " in reason else reason
+    return "".join("#" if c.isdigit() else c for c in text)[:110]
+
+
+__all__ = ["PLAIN", "BrazeError", "Outcome", "Variant", "check", "refusal_kind", "variants"]

@@ -1,0 +1,161 @@
+"""What a run of the generator has covered, and the report of it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.fuzz.catalog import ANCHORS, FAMILIES
+from tests.fuzz.checks import Outcome, refusal_kind
+from tests.fuzz.epilogues import FORMS
+from tests.fuzz.graphs import Made, epilogue_order
+
+
+def record(number: int, made: Made, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """One case as plain data for a line of JSON."""
+    return {
+        "number": number,
+        "kind": made.kind,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "variant": str(outcome.variant),
+        "pairs": sorted(made.pairs()),
+        "epilogues": made.epilogues,
+        "missed": made.missed,
+        "ops": sorted(made.ops()),
+        "templates": sorted(outcome.templates),
+        "refusals": dict(made.refusals),
+        "compared": outcome.compared,
+        "unsure": outcome.unsure,
+        "slots": outcome.slots,
+        "worst": outcome.worst,
+        "seconds": seconds,
+    }
+
+
+@dataclass
+class Coverage:
+    """Counts over all records so far."""
+
+    graphs: int = 0
+    seconds: float = 0.0
+    status: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    ways: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
+    epilogues: Counter[tuple[str, str]] = field(default_factory=Counter)
+    templates: Counter[tuple[str, str]] = field(default_factory=Counter)
+    ops: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    unfit: Counter[str] = field(default_factory=Counter)
+    compared: int = 0
+    unsure: int = 0
+    slots: int = 0
+    worst: float = 0.0
+    wrong: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def add(self, r: Mapping[str, Any]) -> None:
+        """Count one record."""
+        self.graphs += 1
+        self.seconds += r["seconds"]
+        self.status[r["status"]] += 1
+        self.kinds[r["kind"].split(":")[0]] += 1
+        self.ways[r["variant"]] += 1
+        self.refused.update([refusal_kind(r["reason"])] if r["status"] == "refused" else [])
+        self.unfit.update(r["refusals"])
+        self.compared += r["compared"]
+        self.unsure += r["unsure"]
+        self.slots += r["slots"]
+        if r["status"] == "wrong":
+            self.wrong.append(r)
+        else:
+            self.worst = max(self.worst, r["worst"])
+            self.pairs.update(tuple(p) for p in r["pairs"])
+            self.epilogues.update(tuple(e) for e in r["epilogues"])
+            self.templates.update(tuple(t) for t in r["templates"])
+            self.ops.update(r["ops"])
+
+    def uncovered_pairs(self) -> list[tuple[str, str]]:
+        """Pairs of families that no right case had."""
+        return [(p, c) for p in FAMILIES for c in FAMILIES if (p, c) not in self.pairs]
+
+    def uncovered_epilogues(self) -> list[tuple[str, str]]:
+        """Anchors and forms that no right case had."""
+        return [e for e in sorted(epilogue_order()) if e not in self.epilogues]
+
+    def report(self) -> str:
+        """Everything, as text."""
+        total = max(self.graphs, 1)
+        per_second = self.graphs / self.seconds if self.seconds else 0.0
+        lines = [
+            f"{self.graphs} graphs: " + ", ".join(f"{n} {s}" for s, n in self.status.most_common()),
+            f"refused: {100 * self.status['refused'] / total:.1f} %; elements compared: "
+            f"{self.compared}, of which unsure (ties, overflow): "
+            f"{100 * self.unsure / max(self.compared, 1):.2f} %; outputs whose rows were compared "
+            f"bit by bit: {self.slots}; largest error of a right case: {self.worst:.2f} of its "
+            f"bound; {per_second:.1f} graphs a second of one worker",
+            "kinds: " + _counts(self.kinds),
+            "built also as: " + _counts(self.ways),
+        ]
+        pairs = len(FAMILIES) ** 2
+        lines += [
+            f"\npairs of families: {pairs - len(self.uncovered_pairs())} of {pairs}",
+            *_missing(self.uncovered_pairs()),
+            f"\nanchor x epilogue form: {len(epilogue_order()) - len(self.uncovered_epilogues())} "
+            f"of {len(epilogue_order())}",
+            *_missing(self.uncovered_epilogues()),
+            *self._epilogue_table(),
+            "\ntemplates:",
+            *_table(self.templates),
+            f"\nONNX ops: {len(self.ops)}; least often: "
+            + ", ".join(f"{o} {n}" for o, n in self.ops.most_common()[:-16:-1]),
+        ]
+        if self.refused:
+            lines += ["\nbuilds refused:", *(f"{n:6} {r}" for r, n in self.refused.most_common(25))]
+        if self.unfit:
+            unfit = self.unfit.most_common(12)
+            lines += ["\nsteps not taken, as refused:", *(f"{n:6} {r}" for r, n in unfit)]
+        lines += self._wrong()
+        return "\n".join(lines)
+
+    def _epilogue_table(self) -> list[str]:
+        """How often each form was right on each anchor."""
+        rows = [f"{'':20}" + " ".join(f"{i:>3}" for i in range(len(FORMS)))]
+        for anchor in ANCHORS:
+            counts = (self.epilogues[anchor, form] for form in FORMS)
+            rows.append(f"{anchor:20}" + " ".join(f"{n or '.':>3}" for n in counts))
+        return [*rows, "forms: " + ", ".join(f"{i} {f}" for i, f in enumerate(FORMS))]
+
+    def _wrong(self) -> list[str]:
+        lines = []
+        for r in self.wrong:
+            lines.append("\n" + headline(r))
+            if r.get("test"):
+                lines.append(r["test"])
+        return lines
+
+
+def headline(r: Mapping[str, Any]) -> str:
+    """A wrong case in one line."""
+    return f"WRONG {r['number']} ({r['kind']}; {r['variant']}): {r['reason'][:300]}"
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{k} {n}" for k, n in counter.most_common())
+
+
+def _missing(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Pairs grouped by their first half."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for a, b in pairs:
+        groups[a].append(b)
+    return [f"  not covered: {a} -> {', '.join(b)}" for a, b in groups.items()]
+
+
+def _table(counter: Counter[tuple[str, str]]) -> list[str]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for (a, b), n in sorted(counter.items()):
+        groups[a].append(f"{b}: {n}")
+    return [f"  {a}: {', '.join(b)}" for a, b in groups.items()]

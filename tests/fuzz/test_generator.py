@@ -1,0 +1,199 @@
+"""The generator itself: it knows the whole catalog, finds what is wrong, and makes it small."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from braze.core.dtypes import F32, I64
+from braze.frontend.onnx.importer import import_network
+from braze.ops.catalog import IMPORTERS
+from braze.ops.lowering import Anchor, Nest, Pointwise, View
+from tests.fuzz.bounds import Expected, expected
+from tests.fuzz.case import Case, Fill, Step, Tensor, source
+from tests.fuzz.catalog import ANCHORS, FAMILIES, GENERATED, NOT_GENERATED
+from tests.fuzz.checks import Outcome, Variant, check
+from tests.fuzz.coverage import Coverage, record
+from tests.fuzz.epilogues import FORMS
+from tests.fuzz.extremes import EXTREMES
+from tests.fuzz.graphs import make, pair_circuit
+from tests.fuzz.shrink import as_test, smallest
+
+
+def test_every_entry_of_the_catalog_is_generated_or_listed() -> None:
+    names = {name for domain, name in IMPORTERS if domain == ""}
+    assert {d for d, _ in IMPORTERS} == {""}
+    assert names - GENERATED - set(NOT_GENERATED) == set()
+    assert set(NOT_GENERATED) & GENERATED == set()
+    assert set(NOT_GENERATED) <= names
+
+
+def test_a_number_is_always_the_same_case() -> None:
+    for number in (0, 3, 11, 30):
+        assert make(number).case == make(number).case
+
+
+def test_every_pair_of_families_comes_once_in_the_circuit() -> None:
+    circuit = pair_circuit()
+    pairs = Counter(itertools.pairwise(circuit))
+    assert len(pairs) == len(FAMILIES) ** 2
+    assert set(pairs.values()) == {1}
+
+
+def test_three_hundred_numbers_cover_ops_and_extremes() -> None:
+    """Making a case is cheap, so what the CI run covers can be claimed here: nearly all pairs of
+    families, anchors with epilogues, and ops; the rest comes with higher numbers."""
+    mades = [make(n) for n in range(300)]
+    pairs = set().union(*(m.pairs() for m in mades))
+    epilogues = {e for m in mades for e in m.epilogues}
+    ops = set().union(*(m.ops() for m in mades))
+    assert len(pairs) > 0.85 * len(FAMILIES) ** 2
+    assert len(epilogues) > 0.85 * len([1 for a in ANCHORS for f in FORMS if _possible(a, f)])
+    assert len(ops & {n for _, n in IMPORTERS}) > 0.9 * len(IMPORTERS)
+    assert {m.kind for m in mades if ":" in m.kind} == {f"extreme: {e}" for e in EXTREMES}
+
+
+def _possible(anchor: str, form: str) -> bool:
+    return "axis" not in form or int(form[-1]) < ANCHORS[anchor][1]
+
+
+@pytest.mark.parametrize("lowering", ["pointwise", "view", "nest", "anchor"])
+def test_families_lower_to_what_they_say(lowering: str) -> None:
+    """At least one case in which a member of each family lowers to its kind."""
+    kinds = {"pointwise": Pointwise, "view": View, "nest": Nest, "anchor": Anchor}
+    seen: Counter[str] = Counter()
+    for number in range(40):
+        made = make(number)
+        graph = import_network(made.case.model(), shapes=made.case.shapes()).graph
+        for n in graph.nodes:
+            low = n.op.lower([v and v.type for v in n.inputs], [v.type for v in n.outputs])
+            for name, kind in kinds.items():
+                seen[name] += isinstance(low, kind)
+    assert seen[lowering] > 20
+
+
+# ------------------------------------------------------------------ the bounds
+
+
+def small_case(*steps: Step, **constants: Tensor) -> Case:
+    return Case(steps, {"x": Tensor("float32", (4, 6))}, (steps[-1].outputs[0],), constants)
+
+
+def expectation(case: Case) -> Expected:
+    graph = import_network(case.model(), shapes=case.shapes()).graph
+    (want,) = expected(graph, case.feed({})).values()
+    return want
+
+
+def test_a_bound_is_as_tight_as_the_arithmetic() -> None:
+    """A sum is known to a few roundoffs; behind a cancellation of 1000 to 1 it is a thousand times
+    less well known; an integer is known exactly."""
+    tight = expectation(small_case(Step("Add", ("x", "k"), ("y",)),
+                                   k=Tensor("float32", (6,), Fill("uniform", 1, 2))))  # fmt: skip
+    assert float(tight.bound().max()) < 2e-5
+    loose = expectation(
+        small_case(
+            Step("Add", ("x", "k"), ("a",)),
+            Step("Sub", ("a", "k"), ("y",)),
+            k=Tensor("float32", (1,), values=(1000.0,)),
+        )
+    )
+    ratio = float(loose.bound().mean() / tight.bound().mean())
+    assert 100 < ratio < 10_000
+    assert expectation(small_case(Step("Shape", ("x",), ("y",)))).bound().max() == 0
+
+
+def test_one_wrong_element_among_many_is_seen() -> None:
+    want = np.random.default_rng(0).standard_normal((300, 300))
+    e = Expected(F32, want, np.abs(want) * 1e-7, np.ones(want.shape, bool))
+    got = want.astype(np.float32)
+    assert e.error(got)[0] < 1
+    got[17, 45] += 1e-3
+    error, place = e.error(got)
+    assert error > 10
+    assert "[17, 45]" in place
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_not_a_number_must_be_where_it_belongs(value: float) -> None:
+    want = np.array([1.0, value, 3.0])
+    e = Expected(F32, want, np.zeros(3), np.ones(3, bool))
+    assert e.error(want.astype(np.float32))[0] < 1
+    assert e.error(np.array([1.0, 2.0, 3.0], np.float32))[0] == np.inf
+    assert e.error(np.array([value, value, 3.0], np.float32))[0] == np.inf
+
+
+def test_integers_are_equal_or_unsure() -> None:
+    want = np.array([1, 2, 3])
+    e = Expected(I64, want, np.zeros(3), np.array([True, True, False]))
+    assert e.error(np.array([1, 2, 9]))[0] == 0
+    assert e.error(np.array([1, 3, 3]))[0] == np.inf
+    assert e.error(np.array([1, 2]))[0] == np.inf
+
+
+def test_ties_of_rounded_values_are_unsure() -> None:
+    """floor(x / k * k) is x or x - 1 as rounding will have it; floor of an input is not unsure."""
+    k = Tensor("float32", (6,), Fill("uniform", 3, 7))
+    x = {"x": Tensor("float32", (4, 6), Fill("integers", 1, 50))}
+    rounded = small_case(Step("Div", ("x", "k"), ("a",)), Step("Mul", ("a", "k"), ("b",)),
+                         Step("Floor", ("b",), ("c",)), Step("Cast", ("c",), ("y",), {"to": 7}),
+                         k=k)  # fmt: skip
+    assert not expectation(replace(rounded, inputs=x)).sure.all()
+    exact = small_case(Step("Floor", ("x",), ("a",)), Step("Cast", ("a",), ("y",), {"to": 7}))
+    assert expectation(replace(exact, inputs=x)).sure.all()
+
+
+# ------------------------------------------------------------------ shrinking and printing
+
+
+def test_a_failure_becomes_small() -> None:
+    """Of a whole random graph only the step that 'fails' is left, and what it needs."""
+    made = next(m for m in map(make, range(60)) if {"Softmax", "Conv"} <= m.ops())
+
+    def fails(case: Case) -> bool:
+        return any(s.op == "Softmax" for s in case.steps)
+
+    small = smallest(made.case, fails, 20.0)
+    assert [s.op for s in small.steps] == ["Softmax"]
+    assert len(small.inputs) + len(small.constants) == 1
+
+
+def test_a_case_prints_as_the_python_that_makes_it() -> None:
+    scope = {"Case": Case, "Tensor": Tensor, "Step": Step, "Fill": Fill}
+    for number in range(24):
+        case = make(number).case
+        again = eval(source(case), scope)
+        assert again == case
+        assert again.model() == case.model()
+
+
+def test_a_printed_test_is_python() -> None:
+    outcome = Outcome("wrong", "output y is far away", Variant(3, turn=2))
+    text = as_test(make(3).case, 3, outcome)
+    compile(text, "test", "exec")
+    assert "Variant(level=3, turn=2)" in text
+
+
+def test_an_untyped_error_is_a_failure_and_a_refusal_is_none() -> None:
+    refused = small_case(Step("NonZero", ("x",), ("y",)))
+    outcome = check(refused, ways=(Variant(),))
+    assert outcome.status == "refused"
+    assert "depends on data" in outcome.reason
+    broken = replace(small_case(Step("Relu", ("x",), ("y",))), sizes={"n": ()})
+    assert check(broken, ways=(Variant(),)).status == "wrong"
+
+
+def test_coverage_counts_and_reports() -> None:
+    coverage = Coverage()
+    for number in range(12):
+        made = make(number)
+        coverage.add(record(number, made, Outcome(), 0.1))
+    coverage.add(record(12, make(12), Outcome("wrong", "output y", Variant()), 0.1))
+    text = coverage.report()
+    assert "13 graphs: 12 right, 1 wrong" in text
+    assert "not covered" in text
+    assert "WRONG 12" in text

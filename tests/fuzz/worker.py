@@ -1,0 +1,51 @@
+"""One process of a run: checks a stretch of numbers and prints a line of JSON for each.
+
+It ends after its stretch, so that whatever a build leaves behind goes with it; the parent sees
+which number was in progress when a process dies or hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+
+from tests.fuzz.checks import Outcome, check
+from tests.fuzz.coverage import record
+from tests.fuzz.graphs import Made, make
+from tests.fuzz.shrink import as_test, shrink
+
+
+def main(first: int, stop: int, shrinks: int) -> None:
+    """Check numbers first .. stop - 1; make up to `shrinks` failures small."""
+    for number in range(first, stop):
+        print(json.dumps({"begin": number}), flush=True)
+        start = time.monotonic()
+        try:
+            made = make(number)
+        except Exception:  # the generator imports each step, so this may be a fault of braze too
+            line = record(number, _nothing(), _broken(traceback.format_exc()), 0.0)
+            print(json.dumps(line), flush=True)
+            continue
+        outcome = check(made.case, number)
+        line = record(number, made, outcome, time.monotonic() - start)
+        if outcome.status == "wrong" and shrinks:
+            shrinks -= 1
+            small = shrink(made.case, outcome, number)
+            line["test"] = as_test(small, number, outcome)
+        print(json.dumps(line), flush=True)
+
+
+def _nothing() -> Made:
+    from tests.fuzz.case import Case
+
+    return Made(Case((), {}, ()), "not made")
+
+
+def _broken(text: str) -> Outcome:
+    return Outcome("wrong", "while it was made: " + " ".join(text.split())[-400:])
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]))
