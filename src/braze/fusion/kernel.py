@@ -22,8 +22,8 @@ class AnchorKernel:
 
     inputs: the anchor's own operands first (in its slot order), then what the epilogue reads.
     epilogue: over `hole(0)` (the accumulator, of dtype `acc`), `axis(i)` of the anchor's logical
-    output axes and `load(slot, ...)`; its dtype is the output's. Logical output axes: matmul
-    (*batch, m, n); conv (n, *out_spatial, k); attention (b, h, i, d).
+    output axes (`spec.out_shape`, which is the output's shape) and `load(slot, ...)`; its dtype is
+    the output's.
     constant: slots whose content is known at build time and may be repacked; the epilogue reads
     none of them (what it needs of the same value is in a slot of its own).
     """
@@ -35,6 +35,7 @@ class AnchorKernel:
     constant: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
+        assert self.output.shape == self.spec.out_shape, (self.output, self.spec)
         shared = self.constant & {e.attr for e in leaves(self.epilogue, "load")}
         assert not shared, f"the epilogue reads slots {sorted(shared)}, which may be repacked"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from braze.core.dims import Shape
-from braze.expr.fold import leaves, rewrite
+from braze.expr.fold import rewrite
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, hole, load
 from braze.fusion.inline import Index, Inliner, axes, flatten_index, unflatten_index
@@ -14,7 +14,7 @@ from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.region import Partition, Region
 from braze.ir.graph import Graph, Node, Value
-from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, Lowering, MatmulSpec, Nest
+from braze.ops.lowering import Anchor, Lowering, Nest
 
 
 @dataclass(frozen=True)
@@ -145,16 +145,14 @@ class Lowerer:
         inliner = self._inliner(region, present)
         v = node.output
         value = hole(0, v.dtype)
-        shape, index = _logical_output(low, v)
+        shape = low.spec.out_shape
         if region.root is not v:
-            value = self._with_epilogue(region, v, inliner, index, value)
-        specs = list(inliner.specs)
-        value = _collapse_loads(value, specs, len(present), v, shape, index)
+            value = self._with_epilogue(region, v, inliner, _index_of(v, shape), value)
         constant = frozenset(
             i for i, x in enumerate(inliner.slots[: len(present)]) if x in self.graph.constants
         )
         out = TensorSpec(region.root.dtype, shape)
-        kernel = AnchorKernel(low.spec, tuple(specs), out, value, constant)
+        kernel = AnchorKernel(low.spec, inliner.specs, out, value, constant)
         return LoweredRegion(region, kernel, tuple(inliner.slots))
 
 
@@ -169,56 +167,18 @@ def _map_nest(nest: LoopNest, f: object) -> LoopNest:
     )
 
 
-def _logical_output(low: Anchor, v: Value) -> tuple[Shape, Index]:
-    """Logical output shape of an anchor, and the index of `v` at logical position axes(...)."""
-    spec = low.spec
-    shape: Shape
-    if isinstance(spec, ConvSpec):
-        shape = (spec.batch, *spec.out_spatial, spec.out_channels)
-        if v.type.rank == 4:
-            return shape, axes(4)
-        long_axis = 2 if spec.out_spatial[0] == 1 else 1
-        return shape, (axis(0), axis(long_axis), axis(3))
-    if isinstance(spec, AttentionSpec):
-        shape = (spec.batch, spec.heads, spec.q_len, spec.value_dim)
-        return shape, axes(4)
-    assert isinstance(spec, MatmulSpec)
-    shape = (*spec.batch, spec.m, spec.n)
-    rank = len(spec.batch)
-    if v.shape == shape:
-        return shape, axes(v.type.rank)
-    if not spec.batch and v.type.rank > 2 and v.shape[-1] == spec.n:
-        return shape, (*unflatten_index(v.shape[:-1], axis(0)), axis(1))
-    return shape, unflatten_index(v.shape, flatten_index(shape, axes(rank + 2)))
+def _index_of(v: Value, shape: Shape) -> Index:
+    """The index of anchor output `v` at logical position axes(...) of its `spec.out_shape`.
 
-
-def _collapse_loads(
-    value: Expr,
-    specs: list[TensorSpec],
-    first: int,
-    v: Value,
-    shape: Shape,
-    index: Index,
-) -> Expr:
-    """Undo the splitting of a flattened matmul row where an operand has the same leading axes.
-
-    `load(x, (m // S, m % S, n))` of a [B, S, N] operand becomes `load(x, (m, n))` of [B*S, N].
+    They are the same but for unit axes that a vector operand of a product leaves out.
     """
-    prefix, lead = index[:-1], v.shape[:-1]
-    if len(prefix) < 2 or prefix == axes(len(prefix)):
-        return value
-    collapsed: set[int] = set()
-    for slot in range(first, len(specs)):
-        loads = [e for e in leaves(value, "load") if e.attr == slot]
-        same = specs[slot].shape[: len(lead)] == lead
-        if same and all(e.args[: len(prefix)] == prefix for e in loads):
-            collapsed.add(slot)
-            rest = specs[slot].shape[len(lead) :]
-            specs[slot] = TensorSpec(specs[slot].dtype, (shape[0], *rest))
-
-    def change(e: Expr) -> Expr | None:
-        if e.op == "load" and e.attr in collapsed:
-            return load(int(str(e.attr)), (axis(0), *e.args[len(prefix) :]), e.dtype)
-        return None
-
-    return rewrite(value, change)
+    here: list[Expr] = []
+    sizes = list(v.shape)
+    for i, size in enumerate(shape):
+        if sizes and sizes[0] == size:
+            sizes.pop(0)
+            here.append(axis(i))
+        else:
+            assert size == 1, (v, shape)
+    assert not sizes, (v, shape)
+    return tuple(here)

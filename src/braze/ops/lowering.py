@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Union
 
-from braze.core.dims import Dim
+from braze.core.dims import Dim, Shape
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 
@@ -76,14 +76,19 @@ class MatmulSpec:
     rhs: Operand
     out: Operand
 
+    @property
+    def out_shape(self) -> Shape:
+        """The logical output axes: (*batch, m, n)."""
+        return (*self.batch, self.m, self.n)
+
 
 @dataclass(frozen=True, slots=True)
 class ConvSpec:
     """Convolution, channels last in memory: input [N, *spatial, C], output [N, *out, K].
 
     The weight (slot 1) is [K, C/groups, *kernel] as in ONNX; templates repack it at build time
-    when it is constant. pads: (begin.., end..) in spatial order. Two spatial axes always (1-D
-    convolutions get a unit axis; 3-D ones use the generic loop nest).
+    when it is constant. pads: (begin.., end..) in spatial order. There are as many spatial axes as
+    the op has, one to three: a template that knows only planes lifts them for itself.
     """
 
     batch: Dim
@@ -96,6 +101,11 @@ class ConvSpec:
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     pads: tuple[int, ...]
+
+    @property
+    def out_shape(self) -> Shape:
+        """The logical output axes: (n, *out_spatial, k)."""
+        return (self.batch, *self.out_spatial, self.out_channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,11 @@ class AttentionSpec:
     mask: Operand | None = None
     causal: bool = False
 
+    @property
+    def out_shape(self) -> Shape:
+        """The logical output axes: (b, h, i, d)."""
+        return (self.batch, self.heads, self.q_len, self.value_dim)
+
 
 AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec]
 
@@ -129,6 +144,8 @@ AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec]
 class Anchor:
     """A heavy op with templates; pointwise users may become its epilogue.
 
+    `spec.out_shape` is the one description of the output's axes: axis(i) of an epilogue, the shape
+    of the kernel's output and the rows and columns of a template all mean these axes.
     `fallback` is the same computation as a loop nest: what runs where no template fits.
     """
 

@@ -77,23 +77,21 @@ class Conv(Op):
         x, w = type_of(inputs, 0), type_of(inputs, 1)
         kernel = self._nest(x, w, outputs[0])
         batch, channels, spatial = split_shape(x.shape, self.layout)
-        if self.layout != "NHWC" or len(spatial) > 2 or not isinstance(channels, int):
+        if self.layout != "NHWC" or not isinstance(channels, int):
             return Nest(kernel)
         _, _, out = split_shape(outputs[0].shape, self.layout)
         window = self.window(w)
-        unit = len(spatial) == 1
-        half = len(self.pads) // 2
         spec = ConvSpec(
             batch=batch,
-            in_spatial=((1,) if unit else ()) + spatial,
-            out_spatial=((1,) if unit else ()) + out,
+            in_spatial=spatial,
+            out_spatial=out,
             in_channels=channels,
             out_channels=dims.number(w.shape[0]),
             groups=self.groups,
-            kernel=((1,) if unit else ()) + window.kernel,
-            strides=((1,) if unit else ()) + self.strides,
-            dilations=((1,) if unit else ()) + self.dilations,
-            pads=(0, *self.pads[:half], 0, *self.pads[half:]) if unit else self.pads,
+            kernel=window.kernel,
+            strides=self.strides,
+            dilations=self.dilations,
+            pads=self.pads,
         )
         return Anchor(spec, kernel)
 

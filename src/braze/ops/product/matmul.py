@@ -59,15 +59,12 @@ class MatMul(Op):
 
 
 def _spec(a: Shape, b: Shape, out: Shape) -> MatmulSpec:
-    """The anchor of a product of contiguous operands; a rhs without batch flattens the rows."""
+    """The anchor of a product of contiguous operands; axes keep their own names (see Anchor)."""
     k = a[-1]
     m: Dim = a[-2] if len(a) > 1 else 1
     n: Dim = b[-1] if len(b) > 1 else 1
     rhs_tail: tuple[Dim, ...] = (b[-1], 1) if len(b) > 1 else (1, 0)
-    if all(d == 1 for d in b[:-2]):
-        m = dims.product(a[:-1])
-        return MatmulSpec((), m, n, k, Operand(0, (k, 1)), Operand(1, rhs_tail), Operand(0, (n, 1)))
-    batch = out[: len(out) - (len(a) > 1) - 1]
+    batch = out[: len(out) - (len(a) > 1) - (len(b) > 1)]
     lhs = (*_batch_strides(a, batch, 2), k, 1)
     rhs = (*_batch_strides(b, batch, 2), *rhs_tail)
     result = (*(s * m * n for s in row_major_strides(batch)), n, 1)

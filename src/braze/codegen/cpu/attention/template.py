@@ -140,7 +140,7 @@ class _Attention:
             self.value_panels = CopiedPanels(fn, values, self.values, place(regions.values))
         else:
             self.value_panels = DirectPanels(fn, values, self.values, place(regions.values))
-        self.epilogue = Epilogue(fn, kernel, (spec.batch, spec.heads, spec.q_len, spec.value_dim))
+        self.epilogue = Epilogue(fn, kernel)
 
     def _regions(self) -> _Regions:
         spec, take = self.spec, self.scratch.take

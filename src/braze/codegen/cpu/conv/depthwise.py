@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
+from braze.codegen.cpu.conv.lift import planar
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.register_tile import Tile, TileShape, moved, multiply_add, zero_tile
@@ -48,10 +49,10 @@ def is_depthwise(spec: ConvSpec) -> bool:
 
 def depthwise_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
     """Tactics for a float32 depthwise convolution with a constant weight; none for others."""
-    spec = kernel.spec
-    assert isinstance(spec, ConvSpec)
+    spec = planar(kernel.spec)
     floats = all(t.dtype == F32 for t in kernel.inputs[:2])
-    if not floats or WEIGHT_SLOT not in kernel.constant or not is_depthwise(spec):
+    flat = len(spec.kernel) == 2 and is_depthwise(spec)
+    if not floats or WEIGHT_SLOT not in kernel.constant or not flat:
         return ()
     lanes = choose_lanes(target, F32, spec.out_channels)
     out_w = spec.out_spatial[1]
@@ -108,10 +109,9 @@ def spans(spec: ConvSpec, width: int) -> tuple[Span, ...]:
 
 def compile_depthwise(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for one depthwise convolution; `tactic` is one of `depthwise_tactics`."""
-    assert isinstance(kernel.spec, ConvSpec)
     fn = KernelFunction(TEMPLATE, target, len(kernel.inputs) + 1)
     shape = TileShape(int(tactic["width"]), int(tactic["vectors"]), int(tactic["lanes"]))
-    _Lines(fn, kernel, kernel.spec, shape, int(tactic["groups"])).run()
+    _Lines(fn, kernel, planar(kernel.spec), shape, int(tactic["groups"])).run()
     code, params = fn.finish(speed=1, unroll=False)
     packing = Packing("depthwise_taps")
     return CompiledKernel(TEMPLATE, target.isa, code, params, True, ((WEIGHT_SLOT, packing),))
@@ -140,9 +140,7 @@ class _Lines:
     epilogue: Epilogue = field(init=False)
 
     def __post_init__(self) -> None:
-        spec = self.spec
-        out = (spec.batch, *spec.out_spatial, spec.out_channels)
-        self.epilogue = Epilogue(self.fn, self.kernel, out)
+        self.epilogue = Epilogue(self.fn, self.kernel)
 
     def run(self) -> None:
         """Emit the loop over this worker's lines (times groups of channels)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from braze.codegen.cpu.conv.lift import planar
 from braze.codegen.cpu.conv.patches import LineRows, PatchRows, is_joined, run_length
 from braze.codegen.cpu.conv.taps import PixelRows
 from braze.codegen.cpu.conv.winograd.tactics import (
@@ -65,8 +66,7 @@ def is_plain(spec: ConvSpec) -> bool:
 
 def conv_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
     """Tactics for a float32 convolution with a constant weight; none for others."""
-    spec = kernel.spec
-    assert isinstance(spec, ConvSpec)
+    spec = planar(kernel.spec)
     floats = all(t.dtype == F32 for t in kernel.inputs[:2])
     if not floats or WEIGHT_SLOT not in kernel.constant or len(spec.kernel) != 2:
         return ()
@@ -103,8 +103,7 @@ def _row_modes(spec: ConvSpec) -> tuple[str, ...]:
 
 def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for one convolution; `tactic` is one of `conv_tactics`."""
-    spec = kernel.spec
-    assert isinstance(spec, ConvSpec)
+    spec = planar(kernel.spec)
     sizes = Sizes.of(spec)
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
     shape = TileShape(rows, vectors, lanes)
@@ -121,7 +120,7 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     weights = fn.buffer(WEIGHT_SLOT, shape.element)
     panel_source = Source(weights, shape.columns, 1, sizes.k, sizes.n)
     panels = PackedPanels(fn, shape, panel_source)
-    epilogue = Epilogue(fn, kernel, (spec.batch, *spec.out_spatial, spec.out_channels))
+    epilogue = Epilogue(fn, kernel)
     sink = TileSink(fn, shape, epilogue, spec.out_channels, 1)
     packed = -(-sizes.n // shape.columns) * shape.columns * sizes.k
 

@@ -1,23 +1,23 @@
 """Epilogues: the expression an anchor applies to each finished sum before it is stored.
 
 Templates see outputs as rows and columns: the column is the last logical axis, the row is the
-flat index of all others. Loads of tensors that run along with the output (residuals, per-channel
-vectors) become loads at (row, column); other axes are recovered from the row by division.
+flat index of all others. Loads of tensors that run along with the output, element by element,
+become loads at (row, column); other axes are recovered from the row by division.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.access import memory_type
 from braze.codegen.cpu.llvm.emit import Emitter, Env
 from braze.codegen.cpu.llvm.function import KernelFunction
-from braze.core.dims import Dim, product
+from braze.core.dims import Dim, Shape, product
 from braze.expr.fold import leaves, rewrite
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import UNARY, Expr, axis, load
+from braze.expr.simplify import simplify
+from braze.fusion.inline import ZERO, Index, axes, flatten_index
 from braze.fusion.kernel import AnchorKernel
 
 LIGHT_NODES = 14  # distinct expression nodes up to which registers are finished in place
@@ -27,13 +27,13 @@ _CHEAP = {"neg", "abs", "not", "sqrt", "floor", "ceil", "trunc", "round"}
 class Epilogue:
     """Emits `kernel.epilogue` for `lanes` neighbouring columns of one row.
 
-    shape: the anchor's logical output shape. `light` tells whether it is worth emitting once per
-    register rather than in a loop.
+    shape: the anchor's logical output shape, whatever form the template gives its loops. `light`
+    tells whether it is worth emitting once per register rather than in a loop.
     """
 
-    def __init__(self, fn: KernelFunction, kernel: AnchorKernel, shape: Sequence[Dim]) -> None:
+    def __init__(self, fn: KernelFunction, kernel: AnchorKernel) -> None:
         self.fn = fn
-        self.shape = tuple(shape)
+        self.shape = kernel.spec.out_shape
         self.stored = memory_type(kernel.output.dtype)
         self._dtype = kernel.output.dtype
         self._identity = kernel.epilogue.op == "hole"
@@ -65,11 +65,23 @@ class Epilogue:
         return rewrite(expr, change)
 
     def _runs_along(self, e: Expr) -> bool:
-        """Whether a load has the output's elements at its own index; unit axes may be missing."""
-        mine = [(axis(i), size) for i, size in enumerate(self.shape) if size != 1]
-        pairs = zip(e.args, self._tensors[_slot(e)].shape, strict=True)
-        theirs = [(index, size) for index, size in pairs if size != 1]
-        return bool(mine) and mine[-1][0] == axis(self._column) and theirs == mine
+        """Whether a load reads as many elements as the output has, each at the output's own place.
+
+        Places are compared in row-major order, so a reshape between the two does not matter.
+        """
+        theirs = self._tensors[_slot(e)].shape
+        if product(theirs) != product(self.shape):
+            return False
+        return self._place(theirs, e.args) == self._place(self.shape, axes(len(self.shape)))
+
+    def _place(self, shape: Shape, index: Index) -> Expr:
+        """Row-major place of an element, in normal form: unit axes are zero."""
+
+        def unit(e: Expr) -> Expr | None:
+            return ZERO if e.op == "axis" and self.shape[_slot(e)] == 1 else None
+
+        extents = dict(enumerate(self.shape))
+        return simplify(rewrite(flatten_index(shape, index), unit), extents)
 
     def _flat(self) -> tuple[Dim, Dim]:
         return product(self.shape[:-1]), self.shape[-1]
@@ -79,11 +91,11 @@ class Epilogue:
         if self._identity:
             return value
         wide = lanes > 1
-        axes = {self._row: (row, False), self._column: (column, wide)}
-        axes.update(self._lead_axes(row))
+        place = {self._row: (row, False), self._column: (column, wide)}
+        place.update(self._lead_axes(row))
         extents = dict(enumerate(self.shape))
         extents[self._row], extents[self._column] = self._flat()
-        env = Env(self._tensors, axes, (value,), extents=extents)
+        env = Env(self._tensors, place, (value,), extents=extents)
         emitter = Emitter(self.fn, env, lanes, [self._expr])
         result = emitter.lanes.splat(emitter.value(self._expr))
         return emitter.memory.to_memory(result, self._dtype)

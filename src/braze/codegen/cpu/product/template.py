@@ -120,7 +120,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         for at in regions
     )
     lines, panels, source = _operands(fn, spec, p, shape, tactic, (copies, columns))
-    epilogue = Epilogue(fn, kernel, (*spec.batch, spec.m, spec.n))
+    epilogue = Epilogue(fn, kernel)
     sink = TileSink(fn, shape, epilogue, p.out[0], p.out[1])
     packed = tactic["b"] == "packed"
 

@@ -101,8 +101,7 @@ class _Winograd:
         self.sums = fn.at(base, fn.dim(sums_at), byte)
         self.pointers = fn.alloca(POINTER, plan.points)
         self.finished = fn.alloca(shape.element, plan.size * plan.size * shape.lanes)
-        out = (spec.batch, *spec.out_spatial, spec.out_channels)
-        self.epilogue = Epilogue(fn, kernel, out)
+        self.epilogue = Epilogue(fn, kernel)
         self.high, self.wide = (ceildiv(size, plan.size) for size in spec.out_spatial)
 
     def build(self) -> None:
