@@ -98,6 +98,11 @@ inline constexpr DTypeRow kDTypes[] = {
     {"uint16", 2},
     {"uint8", 1},
     {"bool", 1},
+    {"float8_e4m3fn", 1},
+    {"float8_e4m3fnuz", 1},
+    {"float8_e5m2", 1},
+    {"float8_e5m2fnuz", 1},
+    {"float8_e8m0fnu", 1},
 };
 
 namespace manifest_keys {

@@ -15,7 +15,8 @@ from onnx import helper
 
 import braze
 from braze.core.errors import DTypeError
-from braze.ops import activation_import, catalog
+from braze.ops import catalog
+from braze.ops.pointwise import activation_import
 from braze.passes.rules.canonicalize import canonicalize
 from tests.frontend.onnx_models import FLOAT, INT64, info, model
 from tests.passes.rule_checks import Net, apply, ops, refusals

@@ -13,6 +13,7 @@ from braze.cli.layers import profile_shapes
 from braze.cli.report import shape_string
 from braze.cli.shapes import Shape, expand_names
 from braze.core.dtypes import BOOL, DType
+from braze.core.elements import size_of, unpack
 from braze.core.errors import BindingError, ShapeError
 from braze.engine.plan import Binding, Plan
 
@@ -79,13 +80,13 @@ def load_array(path: Path, dtype: DType, shape: Shape) -> Array:
         except ValueError as e:
             raise BindingError(f"{path} is not a readable .npy file ({e})") from None
     data = path.read_bytes()
-    need = math.prod(shape) * dtype.itemsize
+    need = size_of(math.prod(shape), dtype)
     if len(data) != need:
         raise ShapeError(
             f"{path} holds {len(data)} bytes, but {dtype} of shape {shape} needs {need}; "
             f"give the right --shapes"
         )
-    return np.frombuffer(data, dtype.numpy).reshape(shape)
+    return unpack(np.frombuffer(data, np.uint8), dtype, math.prod(shape)).reshape(shape)
 
 
 def random_array(

@@ -16,8 +16,8 @@ class DType:
     """One element type.
 
     name: braze's name; bits: storage bits; kind: "f" float, "i" signed, "u" unsigned, "b" bool;
-    onnx: TensorProto.DataType number; llvm: LLVM type of one stored element; triton: Triton name;
-    tensorrt: DataType name in TensorRT ("" where it has none).
+    onnx: TensorProto.DataType number; llvm: LLVM type of one element as kernels move it; triton:
+    Triton name; tensorrt: DataType name in TensorRT ("" where either has none).
     """
 
     name: str
@@ -30,8 +30,10 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one stored element (sub-byte types are stored one element a byte)."""
-        return max(1, self.bits // 8)
+        """Bytes of one element; types below a byte have none (see braze.core.elements.size_of)."""
+        if self.bits < 8:
+            raise DTypeError(f"{self} has {self.bits} bits an element, which is no count of bytes")
+        return self.bits // 8
 
     @property
     def is_float(self) -> bool:
@@ -45,6 +47,11 @@ class DType:
     @property
     def is_signed(self) -> bool:
         return self.kind in "fi"
+
+    @property
+    def is_narrow(self) -> bool:
+        """True for types that are stored and converted but that no op computes in."""
+        return self.bits < 8 or (self.is_float and self.bits == 8)
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
@@ -72,7 +79,20 @@ U16: Final = DType("uint16", 16, "u", 4, "i16", "u16", "")
 U8: Final = DType("uint8", 8, "u", 2, "i8", "u8", "UINT8")
 BOOL: Final = DType("bool", 8, "b", 9, "i8", "i1", "BOOL")
 
-ALL_DTYPES: Final = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)
+F8E4M3FN: Final = DType("float8_e4m3fn", 8, "f", 17, "i8", "fp8e4nv", "FP8")
+F8E4M3FNUZ: Final = DType("float8_e4m3fnuz", 8, "f", 18, "i8", "fp8e4b8", "")
+F8E5M2: Final = DType("float8_e5m2", 8, "f", 19, "i8", "fp8e5", "")
+F8E5M2FNUZ: Final = DType("float8_e5m2fnuz", 8, "f", 20, "i8", "fp8e5b16", "")
+F8E8M0: Final = DType("float8_e8m0fnu", 8, "f", 24, "i8", "", "E8M0")
+F4E2M1: Final = DType("float4_e2m1fn", 4, "f", 23, "i8", "", "FP4")
+I4: Final = DType("int4", 4, "i", 22, "i8", "", "INT4")
+U4: Final = DType("uint4", 4, "u", 21, "i8", "", "")
+I2: Final = DType("int2", 2, "i", 26, "i8", "", "")
+U2: Final = DType("uint2", 2, "u", 25, "i8", "", "")
+
+NUMBERS: Final = (F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL)
+NARROW: Final = (F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, F4E2M1, I4, U4, I2, U2)
+ALL_DTYPES: Final = NUMBERS + NARROW
 _NUMPY: Final = {t.name: np.dtype(getattr(ml_dtypes, t.name, t.name)) for t in ALL_DTYPES}
 BY_NAME: Final = {t.name: t for t in ALL_DTYPES}
 BY_ONNX: Final = {t.onnx: t for t in ALL_DTYPES}

@@ -6,18 +6,27 @@ an item. Code that computes takes `numbers` of such arrays and gives back `store
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from braze.core.dims import Dim
 from braze.core.dtypes import BF16, DType
 
 Array = np.ndarray[Any, Any]
+Size = TypeVar("Size", int, Dim)
 
 
 def number_type(dtype: DType) -> np.dtype[Any]:
-    """The numpy type that `numbers` gives: float32 for bfloat16, else the type itself."""
-    return np.dtype(np.float32) if dtype is BF16 else dtype.numpy
+    """The numpy type that `numbers` gives.
+
+    float32 for bfloat16 and smaller floats, 8-bit integers for smaller ones, else the type itself.
+    """
+    if dtype is BF16 or (dtype.is_narrow and dtype.is_float):
+        return np.dtype(np.float32)
+    if dtype.is_narrow:
+        return np.dtype(np.int8 if dtype.is_signed else np.uint8)
+    return dtype.numpy
 
 
 def numbers(array: Array, dtype: DType) -> Array:
@@ -26,10 +35,12 @@ def numbers(array: Array, dtype: DType) -> Array:
 
 
 def stored(values: Array, dtype: DType) -> Array:
-    """Numbers as a stored array of `dtype`, rounded once to nearest even (never to less)."""
+    """Numbers as a stored array of `dtype`, rounded once to nearest even."""
     if dtype is BF16 and values.dtype != dtype.numpy:
         return _bfloat16(values)
     with np.errstate(all="ignore"):
+        if dtype.is_narrow and dtype.is_float and values.dtype.type in (np.float64, np.int64):
+            values = _to_odd(values.astype(np.float64))  # ml_dtypes goes through float32
         return np.asarray(values.astype(dtype.numpy, copy=False))
 
 
@@ -44,6 +55,45 @@ def relabelled(array: Array, dtype: DType) -> Array:
     if bits or (unnamed and dtype.numpy.isbuiltin == 2 and array.itemsize == dtype.numpy.itemsize):
         return array.view(dtype.numpy)
     return array
+
+
+def size_of(elements: Size, dtype: DType) -> Size:
+    """Bytes of `elements` elements (an int or a symbolic size), packed where they are below a byte.
+
+    Elements below a byte fill each byte from its low bits up, as in ONNX; the last may be partial.
+    """
+    if dtype.bits >= 8:
+        return elements * (dtype.bits // 8)
+    per_byte = 8 // dtype.bits
+    return (elements + (per_byte - 1)) // per_byte
+
+
+def pack(array: Array, dtype: DType) -> Array:
+    """The bytes (uint8, flat) of an array: several elements a byte where `dtype` is below one."""
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if dtype.bits >= 8:
+        return flat
+    per_byte = 8 // dtype.bits
+    codes = np.zeros(-(-flat.size // per_byte) * per_byte, np.uint8)
+    codes[: flat.size] = flat & ((1 << dtype.bits) - 1)
+    shifts = np.arange(per_byte, dtype=np.uint8) * np.uint8(dtype.bits)
+    return np.asarray(np.bitwise_or.reduce(codes.reshape(-1, per_byte) << shifts, axis=1), np.uint8)
+
+
+def unpack(data: Array, dtype: DType, count: int) -> Array:
+    """The `count` elements (flat, of `DType.numpy`) of packed bytes; padding is ignored."""
+    if dtype.bits >= 8:
+        return data.view(dtype.numpy)[:count]
+    shifts = np.arange(8 // dtype.bits, dtype=np.uint8) * np.uint8(dtype.bits)
+    mask = np.uint8((1 << dtype.bits) - 1)
+    codes = ((data.reshape(-1, 1) >> shifts) & mask).reshape(-1)[:count]
+    if dtype.is_int:
+        if dtype.is_signed:  # the sign bit of a code is its highest
+            codes = (codes ^ np.uint8(1 << (dtype.bits - 1))).astype(np.int8) - np.int8(
+                1 << (dtype.bits - 1)
+            )
+        return np.asarray(codes.astype(dtype.numpy))
+    return np.asarray(codes.view(dtype.numpy))
 
 
 def rounded(values: Array, dtype: DType) -> Array:

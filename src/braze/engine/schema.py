@@ -81,7 +81,7 @@ SECTION_KINDS: Final = {"manifest": 1, "record": 2, "code": 3, "weights": 4}
 SIZE_OP_CODES: Final = {op: code for code, op in enumerate(SIZE_OPS)}
 BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
 STEP_KINDS: Final = ("launch",)
-DTYPE_BYTES: Final = {t.name: t.itemsize for t in ALL_DTYPES}
+DTYPE_BYTES: Final = {t.name: t.itemsize for t in ALL_DTYPES if t.bits >= 8}
 
 # Keys of the manifest's JSON objects, in the order of the dataclasses in `plan`. A SizeOp is the
 # row [op code, a, b], a BufferRef the row [buffer, displacement], a profile range [min, opt, max].

@@ -27,7 +27,7 @@ def in_place_slots(kernel: Kernel) -> tuple[int, ...]:
     good = []
     for slot, spec in enumerate(kernel.inputs):
         here = [e for e in loads if e.attr == slot]
-        same = spec.shape == out.shape and spec.dtype.itemsize == out.dtype.itemsize
+        same = spec.shape == out.shape and spec.dtype.bits == out.dtype.bits
         if here and same and all(e.args == store.index for e in here):
             good.append(slot)
     return tuple(good)

@@ -79,7 +79,7 @@ class Inliner:
 
     def _literal(self, value: Value) -> Expr | None:
         array = self._graph.constant(value)
-        if array is None or array.size != 1 or value.dtype in (F16, BF16):
+        if array is None or array.size != 1 or value.dtype in (F16, BF16) or value.dtype.is_narrow:
             return None
         return const(array.reshape(()).item(), value.dtype)
 

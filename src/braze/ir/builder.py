@@ -17,7 +17,8 @@ import numpy as np
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, DimExpr, Interval, is_static, substitute
 from braze.core.dtypes import BF16, F16, F32, F64, DType, from_numpy
-from braze.core.errors import BrazeError, ShapeError, VerifyError
+from braze.core.elements import size_of
+from braze.core.errors import BrazeError, DTypeError, ShapeError, VerifyError
 from braze.ir.graph import Graph, Node, SizeGuard, TensorType, Value
 from braze.ir.tighten import tighten
 from braze.ir.weights import WeightStore
@@ -70,7 +71,7 @@ class GraphBuilder:
         v = Value(self.fresh_name(hint), TensorType(kind, tuple(array.shape)))
         self.constants[v] = self.weights.add(array, kind)
         limit = MAX_KNOWN_FLOATS if kind in (F32, F64) else MAX_KNOWN_ELEMENTS
-        if kind not in (F16, BF16) and array.size <= limit:
+        if kind not in (F16, BF16) and not kind.is_narrow and array.size <= limit:
             self.known[v] = array.astype(object)
         return v
 
@@ -96,7 +97,9 @@ class GraphBuilder:
         outputs are known integers, or a small one of constants only, becomes constants.
         """
         types = [None if v is None else v.type for v in inputs]
+        self._check_computes(op, types)
         out_types = op.infer(types, self)
+        self._check_computes(op, out_types)
         hints = [names[i] if i < len(names) else op.name.lower() for i in range(len(out_types))]
         for t in out_types:
             tensors = " and ".join(map(repr, names or self.tensors))
@@ -153,6 +156,16 @@ class GraphBuilder:
             return False
         return all(_is_small(t) for t in out_types)
 
+    def _check_computes(self, op: Any, types: Sequence[TensorType | None]) -> None:
+        """Refuse element types that are only stored, for every op that is no conversion."""
+        for t in types:
+            if t is not None and t.dtype.is_narrow and not op.narrow:
+                tensors = " and ".join(map(repr, self.tensors))
+                raise DTypeError(
+                    f"{op.name}{f' for {tensors}' if tensors else ''}: braze does not compute in "
+                    f"{t.dtype}; insert a Cast to a larger type"
+                )
+
     def _check_size(self, what: str, t: TensorType) -> None:
         """Refuse negative sizes, and tensors above MAX_BYTES where every symbol is at its maximum.
 
@@ -164,7 +177,7 @@ class GraphBuilder:
         sizes = [d for d in (substitute(d, most) for d in t.shape) if isinstance(d, int)]
         if len(sizes) < len(t.shape) or any(d < 0 for d in sizes):
             return
-        count = math.prod(sizes) * t.dtype.itemsize
+        count = size_of(math.prod(sizes), t.dtype)
         if count > MAX_BYTES:
             at_most = "" if is_static(t.shape) else f", up to {sizes},"
             raise ShapeError(
@@ -222,7 +235,7 @@ class GraphBuilder:
 
 
 def _is_small(t: TensorType) -> bool:
-    if t.dtype is BF16 or not is_static(t.shape):
+    if t.dtype is BF16 or t.dtype.is_narrow or not is_static(t.shape):
         return False
     return math.prod(d for d in t.shape if isinstance(d, int)) <= MAX_KNOWN_ELEMENTS
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -36,7 +36,13 @@ class InferContext(Protocol):
 
 @dataclass(frozen=True)
 class Op:
-    """Base class; subclasses are frozen dataclasses, `name` is the ONNX spelling if one exists."""
+    """Base class; subclasses are frozen dataclasses, `name` is the ONNX spelling if one exists.
+
+    narrow: whether the op takes and gives types that braze only stores (`DType.is_narrow`); the
+    builder refuses them for every other op.
+    """
+
+    narrow: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from braze.core.dims import Dim, DimExpr, Shape, substitute
-from braze.core.dtypes import BF16, F64, DType
-from braze.core.elements import numbers, rounded, stored
+from braze.core.dtypes import F64, DType
+from braze.core.elements import number_type, numbers, rounded, stored
 from braze.core.errors import BindingError, BrazeError, DTypeError, ExecutionError, ShapeError
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Array, Op
@@ -148,8 +148,8 @@ class _Run:
             )
         if self.float64 and value.dtype.is_float:
             return array.astype(np.float64, copy=False)
-        if value.dtype is BF16:
-            return rounded(array, BF16)
+        if number_type(value.dtype) != value.dtype.numpy:
+            return rounded(array, value.dtype)
         if array.dtype != value.dtype.numpy:
             raise ExecutionError(
                 f"{_where(node)}: output {value.name} has type {array.dtype} but {value.type} "

@@ -10,6 +10,7 @@ import numpy as np
 
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, product
+from braze.core.elements import size_of
 from braze.engine.plan import (
     Binding,
     Buffer,
@@ -75,7 +76,7 @@ class _Assembler:
         return len(self.storages) - 1
 
     def value_bytes(self, v: Value) -> Dim:
-        return product(v.shape) * v.dtype.itemsize
+        return size_of(product(v.shape), v.dtype)
 
     def weight(self, v: Value, packing: Packing | None) -> int:
         """Buffer of a constant, repacked when a kernel asks for it; equal content is shared."""

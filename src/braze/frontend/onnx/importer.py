@@ -193,6 +193,13 @@ def _input_finding(reason: str) -> Finding:
     return Finding("", "", "", False, reason, DTypeError)
 
 
+def _below_a_byte(kind: str, name: str, dtype: DType) -> Finding:
+    return _input_finding(
+        f"graph {kind} {name!r} is {dtype}, which braze takes as constants only; cast it to a type "
+        "of at least 8 bits outside the model"
+    )
+
+
 def _bind_inputs(
     inputs: Sequence[ValueRecord],
     resolved: ImportShapes,
@@ -208,6 +215,10 @@ def _bind_inputs(
             findings.append(
                 _input_finding(f"graph input {name!r} has {why}, which braze does not run")
             )
+            scope.bind(name, Poison(computed=True))
+            continue
+        if declared.dtype.bits < 8:
+            findings.append(_below_a_byte("input", name, declared.dtype))
             scope.bind(name, Poison(computed=True))
             continue
         if name not in resolved.types:
@@ -274,6 +285,8 @@ def _check_passed_on(record: ModelRecord) -> None:
 
 
 def _check_output(declared: ValueRecord, value: Value) -> list[Finding]:
+    if value.dtype.bits < 8:
+        return [_below_a_byte("output", declared.name, value.dtype)]
     if isinstance(declared.dtype, DType) and declared.dtype is not value.dtype:
         return [
             _input_finding(

@@ -21,7 +21,16 @@ from braze.frontend.onnx.records import AttributeRef, FunctionRecord, NodeRecord
 from braze.ir.graph import TensorType
 
 # names of element types in schemas, where they are not braze's
-_TYPE_NAMES = {"float32": "float", "float64": "double"}
+_TYPE_NAMES = {
+    "float32": "float",
+    "float64": "double",
+    "float8_e4m3fn": "float8e4m3fn",
+    "float8_e4m3fnuz": "float8e4m3fnuz",
+    "float8_e5m2": "float8e5m2",
+    "float8_e5m2fnuz": "float8e5m2fnuz",
+    "float8_e8m0fnu": "float8e8m0",
+    "float4_e2m1fn": "float4e2m1",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 
 from braze.core.dtypes import BF16, BY_ONNX, DType
+from braze.core.elements import size_of, unpack
 from braze.core.errors import ModelError
 from braze.frontend.onnx.records import TensorRecord, Unreadable
 
@@ -143,10 +144,11 @@ def decode_tensor(
     if len(shape) > MAX_RANK:
         raise ModelError(f"{where}: rank {len(shape)} is larger than {MAX_RANK}")
     count = math.prod(shape)
-    if count * dtype.itemsize > MAX_BYTES:
+    num_bytes = size_of(count, dtype)
+    if num_bytes > MAX_BYTES:
         raise ModelError(f"{where}: dims {list(shape)} need more than {MAX_BYTES} bytes")
     if proto.data_location == onnx.TensorProto.EXTERNAL:
-        flat = external.read(proto, count * dtype.itemsize, where).view(dtype.numpy)
+        flat = unpack(external.read(proto, num_bytes, where), dtype, count)
     elif proto.HasField("raw_data"):
         flat = _from_raw(proto.raw_data, dtype, count, where)
     else:
@@ -157,11 +159,13 @@ def decode_tensor(
 
 
 def _from_raw(raw: bytes, dtype: DType, count: int, where: str) -> Array:
-    if len(raw) != count * dtype.itemsize:
+    if len(raw) != size_of(count, dtype):
         raise ModelError(
             f"{where}: raw data has {len(raw)} bytes but {count} elements of {dtype} need "
-            f"{count * dtype.itemsize}; the model is damaged"
+            f"{size_of(count, dtype)}; the model is damaged"
         )
+    if dtype.is_narrow:
+        return unpack(np.frombuffer(raw, np.uint8), dtype, count)
     # ONNX stores little-endian bytes whatever the machine is
     little = np.frombuffer(raw, dtype.numpy.newbyteorder("<"))
     return little.astype(dtype.numpy, copy=False)
@@ -170,7 +174,7 @@ def _from_raw(raw: bytes, dtype: DType, count: int, where: str) -> Array:
 def _from_field(proto: onnx.TensorProto, dtype: DType, count: int, where: str) -> Array:
     field = _FIELDS.get(dtype.name, _DEFAULT_FIELD)
     data = getattr(proto, field)
-    if len(data) != count:
+    if len(data) != (size_of(count, dtype) if dtype.is_narrow else count):
         raise ModelError(
             f"{where}: {field} has {len(data)} elements but its dims ask for {count}; the model "
             "is damaged"
@@ -181,6 +185,8 @@ def _from_field(proto: onnx.TensorProto, dtype: DType, count: int, where: str) -
     if dtype.name == "float16" or dtype is BF16:
         # the low 16 bits of each int32 are the bit pattern
         return ints.astype(np.uint16).view(dtype.numpy)
+    if dtype.is_narrow:  # each int32 is a packed byte
+        return unpack(ints.astype(np.uint8), dtype, count)
     return _narrow(ints, dtype, where)
 
 

@@ -3,14 +3,18 @@
 Float to integer truncates toward zero; NaN, infinities and values out of range give the type's
 minimum (0 for unsigned types), because ONNX leaves them open and one rule for every target is
 needed. Integers to integers keep the low bits. Anything to bool tests for nonzero. Floats to
-smaller floats round to nearest even and overflow to infinity.
+smaller floats round to nearest even and overflow to infinity. Floats of 8 bits saturate or not, as
+ONNX says (braze.ops.writing.minifloat). Types below a byte are converted while the model is built,
+from constants; nothing is converted to them, nor to float8_e8m0fnu.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+import ml_dtypes
 import numpy as np
 
 from braze.core.dims import DimExpr
@@ -22,6 +26,7 @@ from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Pointwise
+from braze.ops.writing.minifloat import FORMATS, decode, encode
 from braze.ops.writing.precision import present
 from braze.ops.writing.size_arithmetic import as_dim, exact_in
 from braze.ops.writing.size_ratio import Ratio
@@ -29,14 +34,17 @@ from braze.ops.writing.size_ratio import Ratio
 
 @dataclass(frozen=True)
 class Cast(Op):
-    """y = x converted to `to`; same shape."""
+    """y = x converted to `to`, which is no narrow type; same shape."""
 
+    narrow: ClassVar[bool] = True
     to: DType
 
     def infer(
         self, inputs: Sequence[TensorType | None], ctx: InferContext
     ) -> tuple[TensorType, ...]:
         (x,) = present(inputs, 1, self.name)
+        if self.to.is_narrow or x.dtype.bits < 8:
+            raise DTypeError(f"Cast: braze does not convert {x.dtype} to {self.to} at run time")
         return (TensorType(self.to, x.shape),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
@@ -74,7 +82,48 @@ class Cast(Op):
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         assert inputs[0] is not None
-        return Pointwise(scalar.cast(scalar.hole(0, inputs[0].dtype), self.to))
+        x = scalar.hole(0, inputs[0].dtype)
+        return Pointwise(scalar.cast(decode(x) if x.dtype.is_narrow else x, self.to))
+
+
+@dataclass(frozen=True)
+class CastToFloat8(Op):
+    """y = x rounded to `to`, one of FORMATS; same shape.
+
+    saturate: numbers out of range become the largest ones, not infinity or NaN.
+    """
+
+    narrow: ClassVar[bool] = True
+    to: DType
+    saturate: bool = True
+
+    def infer(
+        self, inputs: Sequence[TensorType | None], ctx: InferContext
+    ) -> tuple[TensorType, ...]:
+        (x,) = present(inputs, 1, self.name)
+        if self.to not in FORMATS or x.dtype.bits < 8:
+            raise DTypeError(f"Cast: braze does not convert {x.dtype} to {self.to} at run time")
+        return (TensorType(self.to, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        x = inputs[0]
+        assert x is not None
+        wide = x.astype(np.float64)
+        if self.to not in FORMATS:  # the evaluator's float64 mode
+            return (wide,)
+        if self.saturate:
+            most = float(ml_dtypes.finfo(self.to.numpy).max)  # type: ignore[no-untyped-call]
+            wide = np.clip(wide, -most, most)
+        return (rounded(wide, self.to),)
+
+    def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
+        assert inputs[0] is not None
+        x = scalar.hole(0, inputs[0].dtype)
+        if x.dtype.is_narrow:
+            x = decode(x)
+        elif x.dtype is not F64:
+            x = scalar.cast(x, F32)  # what that rounds is out of range for every format
+        return Pointwise(encode(x, self.to, self.saturate))
 
 
 @dataclass(frozen=True)
@@ -135,14 +184,30 @@ def cast_from_float64(x: Array, to: DType) -> Array:
 
 
 def import_cast(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """Cast; `saturate` and `round_mode` concern 8-bit floats only."""
+    """Cast; `saturate` concerns 8-bit floats, `round_mode` only float8_e8m0fnu."""
     to = from_onnx(int(n.attr("to", 0)), f"node {n.name!r} (Cast)")
-    return (cast_to(g, n.need(0), to),)
+    return (_cast_any(n, g, n.need(0), to),)
 
 
 def import_cast_like(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """CastLike: the type of input 1."""
-    return (cast_to(g, n.need(0), n.need(1).dtype),)
+    return (_cast_any(n, g, n.need(0), n.need(1).dtype),)
+
+
+def _cast_any(n: OnnxNode, g: GraphBuilder, x: Value, to: DType) -> Value:
+    """`x` as `to`, where either may be narrow."""
+    if x.dtype == to:
+        return x
+    array = g.array(x)
+    if x.dtype.is_narrow and not to.is_narrow and array is not None:
+        return g.constant(stored(cast_array(numbers(array, x.dtype), to), to), x.name)
+    if x.dtype.bits < 8:
+        raise n.unsupported(f"{x.dtype} is converted only where it is a constant; make it one")
+    if to in FORMATS:
+        return g.add1(CastToFloat8(to, bool(n.attr("saturate", 1))), x)
+    if to.is_narrow:
+        raise n.unsupported(f"nothing is converted to {to} yet; keep the wider type")
+    return g.add1(Cast(to), x)
 
 
 def import_bit_cast(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from braze.core.dims import is_static, static_size
-from braze.core.elements import numbers, stored
+from braze.core.elements import numbers, size_of, stored
 from braze.core.errors import BrazeError
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
@@ -62,9 +62,8 @@ def _wide(value: Value | None, editor: GraphEditor) -> Array | None:
 
 
 def _bytes(value: Value) -> int:
-    return static_size(tuple(int(d) for d in value.shape if isinstance(d, int))) * (
-        value.dtype.itemsize
-    )
+    count = static_size(tuple(int(d) for d in value.shape if isinstance(d, int)))
+    return size_of(count, value.dtype)
 
 
 def _known_sizes(node: Node, built: Rewriter) -> Sequence[Array] | None:
