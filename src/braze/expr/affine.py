@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from braze.core.dims import Dim, DimExpr
+from braze.expr.fold import reachable
 from braze.expr.scalar import Expr
 
 
 def as_dim(e: Expr) -> Dim | None:
     """The size an int64 expression stands for when it holds only constants and sizes."""
-    attr: Any = e.attr
-    if e.op == "const" and isinstance(attr, int):
-        return attr
-    if e.op == "dim":
-        return attr  # type: ignore[no-any-return]
+    if e.op == "dim" or (e.op == "const" and isinstance(e.value, int)):
+        return e.size
     if e.op in ("add", "sub", "mul"):
         a, b = (as_dim(x) for x in e.args)
         if a is None or b is None:
@@ -26,16 +23,7 @@ def as_dim(e: Expr) -> Dim | None:
 
 def depends_on_axis(e: Expr, axis: int) -> bool:
     """True when `axis` occurs anywhere in `e`, also inside the indexes of loads."""
-    seen: set[Expr] = set()
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if x.op == "axis" and x.attr == axis:
-            return True
-        if x not in seen:
-            seen.add(x)
-            stack.extend(x.args)
-    return False
+    return any(x.op == "axis" and x.number == axis for x in reachable(e))
 
 
 def slope(e: Expr, axis: int, block: int) -> Dim | None:
@@ -73,13 +61,10 @@ def slope(e: Expr, axis: int, block: int) -> Dim | None:
 
 def multiple(e: Expr, axis: int, block: int) -> int:
     """An integer that divides `e` whenever `axis` is a multiple of `block` (0 divides only 0)."""
-    attr: Any = e.attr
     if e.op == "axis":
-        return block if attr == axis else 1
-    if e.op == "const":
-        return abs(int(attr))
-    if e.op == "dim":
-        return content(attr)
+        return block if e.number == axis else 1
+    if e.op in ("const", "dim"):
+        return content(e.size)
     if e.op == "neg":
         return multiple(e.args[0], axis, block)
     if e.op in ("add", "sub"):

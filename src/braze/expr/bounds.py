@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Union
+from typing import Union
 
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, DimExpr, symbols
@@ -43,11 +43,10 @@ def index_range(e: Expr, extents: Mapping[int, Dim]) -> Range:
     """
 
     def leaf(x: Expr) -> Range:
-        attr: Any = x.attr
-        if x.op == "axis" and attr in extents:
-            return 0, extents[attr] - 1
-        if x.op == "dim" or (x.op == "const" and type(attr) is int):
-            return attr, attr
+        if x.op == "axis" and x.number in extents:
+            return 0, extents[x.number] - 1
+        if x.op == "dim" or (x.op == "const" and type(x.value) is int):
+            return x.size, x.size
         return UNKNOWN
 
     return fold(e, _Intervals(positive_symbols(extents)), leaf)

@@ -54,18 +54,16 @@ def evaluate_all(
     done: dict[Expr, Array] = {}
 
     def leaf(e: Expr) -> Array:
-        attr: Any = e.attr
         if e.op == "const":
-            return np.asarray(attr, number_type(e.dtype))
+            return np.asarray(e.value, number_type(e.dtype))
         if e.op == "dim":
-            return np.asarray(evaluate_dim(attr, env), np.int64)
+            return np.asarray(evaluate_dim(e.size, env), np.int64)
         if e.op == "axis":
-            return np.asarray(axes[attr])
-        return np.asarray(holes[attr] if e.op == "hole" else reds[attr])
+            return np.asarray(axes[e.number])
+        return np.asarray(holes[e.number] if e.op == "hole" else reds[e.number])
 
     def load(e: Expr) -> Array:
-        slot: Any = e.attr
-        tensor = tensors[slot]
+        tensor = tensors[e.slot]
         guard = guards[e]
         needed = np.asarray(True) if guard is None else visit(guard)
         index = [visit(a) for a in e.args]
@@ -75,7 +73,7 @@ def evaluate_all(
         if np.any(needed & ~inside):
             kind = "data-dependent" if any(map(depends_on_data, e.args)) else "computed"
             raise ExecutionError(
-                f"a {kind} index into slot {e.attr} of shape {tensor.shape} is out of range; "
+                f"a {kind} index into slot {e.slot} of shape {tensor.shape} is out of range; "
                 "check the indices the model is given"
             )
         if tensor.size == 0:

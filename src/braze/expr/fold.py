@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from braze.expr.scalar import Expr
@@ -51,17 +51,18 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     return bottom_up(root, visit)
 
 
-def leaves(root: Expr, op: str) -> tuple[Expr, ...]:
-    """Distinct subexpressions whose op is `op`, in first-visit order."""
-    found: dict[Expr, None] = {}
+def reachable(root: Expr) -> Iterator[Expr]:
+    """Distinct subexpressions, users before arguments, arguments from left to right."""
     seen: set[Expr] = set()
     stack = [root]
     while stack:
         e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        if e.op == op:
-            found[e] = None
-        stack.extend(reversed(e.args))
-    return tuple(found)
+        if e not in seen:
+            seen.add(e)
+            yield e
+            stack.extend(reversed(e.args))
+
+
+def leaves(root: Expr, op: str) -> tuple[Expr, ...]:
+    """Distinct subexpressions whose op is `op`, in first-visit order."""
+    return tuple(e for e in reachable(root) if e.op == op)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from braze.core.dtypes import BOOL
+from braze.expr.fold import reachable
 from braze.expr.scalar import Expr, binary, const, unary
 
 Literal = tuple[Expr, bool]
@@ -76,13 +77,4 @@ def _order(literals: frozenset[Literal]) -> tuple[tuple[bytes, bool], ...]:
 
 def depends_on_data(e: Expr) -> bool:
     """True when the value depends on loaded elements or reductions, not only on axes and sizes."""
-    seen: set[Expr] = set()
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if x.op in ("load", "hole", "red"):
-            return True
-        if x not in seen:
-            seen.add(x)
-            stack.extend(x.args)
-    return False
+    return any(x.op in ("load", "hole", "red") for x in reachable(e))

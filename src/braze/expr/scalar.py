@@ -12,11 +12,12 @@ propagate NaN; comparisons with NaN are false; float-to-int casts truncate towar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable
-from typing import Final
+from typing import Final, Union
 
-from braze.core.dims import Dim
+from braze.core.dims import Dim, DimExpr
 from braze.core.dtypes import BOOL, I64, DType
+
+Literal = Union[bool, int, float]
 
 # leaves: attr tells what they stand for
 LEAVES: Final = {
@@ -52,13 +53,16 @@ ALL_OPS: Final = LEAVES | UNARY | TESTS | BINARY | COMPARE | OTHER
 
 
 class Expr:
-    """One scalar operation. Equal structure means equal objects (`==` and `hash` use `key`)."""
+    """One scalar operation. Equal structure means equal objects (`==` and `hash` use `key`).
+
+    What `attr` means depends on the op; `slot`, `number`, `size` and `value` read it with its type.
+    """
 
     __slots__ = ("args", "attr", "dtype", "key", "op")
     key: bytes
 
     def __init__(
-        self, op: str, args: tuple[Expr, ...], dtype: DType, attr: Hashable = None
+        self, op: str, args: tuple[Expr, ...], dtype: DType, attr: Literal | DimExpr | None = None
     ) -> None:
         assert op in ALL_OPS, op
         self.op = op
@@ -67,6 +71,30 @@ class Expr:
         self.attr = attr
         text = f"{op}|{dtype}|{attr!r}|".encode() + b"".join(a.key for a in args)
         self.key = hashlib.blake2b(text, digest_size=16).digest()
+
+    @property
+    def slot(self) -> int:
+        """Of a load: which tensor it reads."""
+        assert self.op == "load" and isinstance(self.attr, int), self
+        return self.attr
+
+    @property
+    def number(self) -> int:
+        """Of an axis, hole or red: which one."""
+        assert self.op in ("axis", "hole", "red") and isinstance(self.attr, int), self
+        return self.attr
+
+    @property
+    def size(self) -> Dim:
+        """Of a dim or an integer constant: the size it stands for."""
+        assert self.op in ("dim", "const") and isinstance(self.attr, (int, DimExpr)), self
+        return self.attr
+
+    @property
+    def value(self) -> Literal:
+        """Of a constant: its Python number."""
+        assert self.op == "const" and isinstance(self.attr, (bool, int, float)), self
+        return self.attr
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expr) and self.key == other.key

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -58,9 +57,8 @@ class Linear:
 
 def linear(e: Expr) -> Linear:
     """An int64 expression as a sum of terms."""
-    attr: Any = e.attr
     if e.op in ("dim", "const"):
-        return Linear(attr, {})
+        return Linear(e.size, {})
     if e.op in ("add", "sub"):
         a, b = (linear(x) for x in e.args)
         return a.plus(b, 1 if e.op == "add" else -1)
@@ -100,7 +98,7 @@ def _fold_constants(e: Expr) -> Expr | None:
 
 
 def _is_const(e: Expr, value: int | bool) -> bool:
-    return e.op == "const" and type(e.attr) is type(value) and e.attr == value
+    return e.op == "const" and type(e.value) is type(value) and e.value == value
 
 
 def _sum(e: Expr) -> Expr | None:
@@ -242,7 +240,7 @@ def _extreme(e: Expr, extents: Mapping[int, Dim]) -> Expr | None:
 def _select(e: Expr, _: Mapping[int, Dim]) -> Expr | None:
     condition, x, y = e.args
     if condition.op == "const":
-        return x if condition.attr else y
+        return x if condition.value else y
     if x == y:
         return x
     if condition.op == "not":
@@ -258,9 +256,9 @@ def _logic(e: Expr, _: Mapping[int, Dim]) -> Expr | None:
         return x if e.op != "xor" else const(False, BOOL)
     for a, b in ((x, y), (y, x)):
         if a.op == "const":
-            neutral = bool(a.attr) is (e.op == "and")
+            neutral = bool(a.value) is (e.op == "and")
             if e.op == "xor":
-                return unary("not", b) if a.attr else b
+                return unary("not", b) if a.value else b
             return b if neutral else a
     return None
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from braze.core.dims import Dim, parse_dim
 from braze.core.dtypes import BOOL, DType, from_name
@@ -65,12 +64,11 @@ class Printer:
 
 
 def _attr_text(e: Expr) -> str:
-    attr: Any = e.attr
     if e.op == "dim":
-        return f"{{{attr}}}"
+        return f"{{{e.size}}}"
     if e.op == "const" and e.dtype.is_float:
-        return float(attr).hex()
-    return str(attr)
+        return float(e.value).hex()
+    return str(e.attr)
 
 
 def expr_text(e: Expr) -> str:

@@ -42,7 +42,7 @@ from tests.codegen.loops.kernels import (
     within,
 )
 from tests.codegen.loops.pointwise import host_isas
-from tests.codegen.test_loops import run
+from tests.codegen.loops.test_loops import run
 
 Array = np.ndarray[Any, Any]
 N = sym("n")

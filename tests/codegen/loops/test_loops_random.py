@@ -17,7 +17,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, dim, load, red, select, unary
 from tests.codegen.loops.kernels import within
 from tests.codegen.loops.pointwise import host_isas
-from tests.codegen.test_loops import run
+from tests.codegen.loops.test_loops import run
 
 Array = np.ndarray[Any, Any]
 SIZES = (1, 2, 3, 5, 8, 12, 16, 17, 33)

@@ -49,7 +49,7 @@ def _sub(a: Lanes, e: Expr, x: V, y: V) -> V:
 
 def _literal(e: Expr) -> int | None:
     """The value of an integer constant."""
-    return int(e.attr) if e.op == "const" and not e.dtype.is_float else None  # type: ignore[call-overload]
+    return int(e.value) if e.op == "const" and not e.dtype.is_float else None
 
 
 def _quotient(a: Lanes, e: Expr, x: V, y: V) -> tuple[V, V]:
