@@ -53,7 +53,7 @@ def register_loop(target: CpuTarget) -> tuple[Callable[[], float], float]:
 
 def product(m: int, n: int, k: int) -> AnchorKernel:
     """[m, k] x constant [k, n]."""
-    spec = MatmulSpec((), m, n, k, Operand(0, (k, 1)), Operand(1, (n, 1)), Operand(0, (n, 1)))
+    spec = MatmulSpec((), m, n, k, Operand(0, (k, 1)), Operand(1, (n, 1)), Operand(0, (n, 1)), F32)
     inputs = (TensorSpec(F32, (m, k)), TensorSpec(F32, (k, n)))
     return AnchorKernel(spec, inputs, TensorSpec(F32, (m, n)), hole(0, F32), frozenset({1}))
 

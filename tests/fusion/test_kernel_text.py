@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braze.core.dims import DimExpr, sym
-from braze.core.dtypes import BF16, BOOL, F32, I64
+from braze.core.dtypes import BF16, BOOL, F32, F64, I64, DType
 from braze.core.errors import BrazeError, ModelError
 from braze.core.trace import Trace
 from braze.expr.loops import TensorSpec
@@ -33,12 +33,12 @@ from tests.stages.models import MODELS
 N, M = sym("n"), sym("m")
 MATMUL = MatmulSpec(
     (2,), N * 3, 8, M // 2,
-    Operand(0, (N * M, M, 1)), Operand(1, (0, 8, 1), N % 4), Operand(0, (N * 24, 8, 1)),
+    Operand(0, (N * M, M, 1)), Operand(1, (0, 8, 1), N % 4), Operand(0, (N * 24, 8, 1)), F32,
 )  # fmt: skip
-CONV = ConvSpec(N, (9, M), (7, M - 2), 4, 8, 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0))
+CONV = ConvSpec(N, (9, M), (7, M - 2), 4, 8, 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), F32, 99)
 ATTENTION = AttentionSpec(
     1, 4, N, M, 8, 16, 1 / 3, Operand(0, (1, 2, 3, 1)), Operand(1, (1, 2, 3, 1)),
-    Operand(2, (1, 2, 3, 1)), Operand(0, (1, 2, 3, 1)), Operand(3, (0, 0, M, 1)), True,
+    Operand(2, (1, 2, 3, 1)), Operand(0, (1, 2, 3, 1)), F64, Operand(3, (0, 0, M, 1)), True,
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def anchor(spec: Any) -> AnchorKernel:
     value = binary("add", hole(0, F32), cast(load(3, (axis(1), const(0, I64)), BF16), F32))
     value = select(const(True, BOOL), value, const(-0.0, F32))
     inputs = (TensorSpec(F32, (N, 4)), TensorSpec(BF16, ()), TensorSpec(F32, (N * M + 1, 3)))
-    return AnchorKernel(spec, inputs, TensorSpec(F32, (N, 8)), value, frozenset({1}))
+    return AnchorKernel(spec, inputs, TensorSpec(F32, spec.out_shape), value, frozenset({1}))
 
 
 @pytest.mark.parametrize("spec", [MATMUL, CONV, ATTENTION])
@@ -59,17 +59,26 @@ def test_anchors_survive_printing(spec: Any) -> None:
 @pytest.mark.parametrize("spec", [MATMUL, CONV, ATTENTION])
 def test_every_field_of_an_anchor_shows_in_its_text(spec: Any) -> None:
     kernel = anchor(spec)
-    changed = {int: 77, float: 0.7, bool: False, DimExpr: sym("z"), Operand: Operand(5, (1,), 9)}
+    changed = {
+        int: 77,
+        float: 0.7,
+        bool: False,
+        DimExpr: sym("z"),
+        Operand: Operand(5, (1,), 9),
+        DType: BF16,
+    }
     kernels: list[AnchorKernel] = [
         replace(kernel, inputs=kernel.inputs[:2]),
-        replace(kernel, output=TensorSpec(F32, (N, 9))),
+        replace(kernel, output=TensorSpec(BF16, spec.out_shape)),
         replace(kernel, epilogue=hole(0, F32)),
         replace(kernel, constant=frozenset()),
     ]
     for f in fields(spec):
         old = getattr(spec, f.name)
         new = (*old, 5) if isinstance(old, tuple) else changed[type(old)]
-        kernels.append(replace(kernel, spec=replace(spec, **{f.name: new})))
+        other = replace(spec, **{f.name: new})
+        output = TensorSpec(F32, other.out_shape)
+        kernels.append(replace(kernel, spec=other, output=output))
     texts = {kernel_text(k) for k in [kernel, *kernels]}
     assert len(texts) == len(kernels) + 1
     for k in kernels:

@@ -21,7 +21,7 @@ class AnchorKernel:
     """An anchor with its epilogue.
 
     inputs: the anchor's own operands first (in its slot order), then what the epilogue reads.
-    epilogue: over `hole(0)` (the accumulator, of dtype `acc`), `axis(i)` of the anchor's logical
+    epilogue: over `hole(0)` (the sum, of the spec's type `acc`), `axis(i)` of the anchor's logical
     output axes (`spec.out_shape`, which is the output's shape) and `load(slot, ...)`; its dtype is
     the output's.
     constant: slots whose content is known at build time and may be repacked; the epilogue reads

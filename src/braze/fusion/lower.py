@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from braze.core.dims import Shape
 from braze.expr.fold import rewrite
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
-from braze.expr.scalar import Expr, axis, hole, load
+from braze.expr.scalar import Expr, axis, cast, hole, load
 from braze.fusion.inline import Index, Inliner, axes, flatten_index, unflatten_index
 from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.kernel_text import kernel_text
@@ -144,7 +144,7 @@ class Lowerer:
         present = tuple(v for v in node.inputs if v is not None)
         inliner = self._inliner(region, present)
         v = node.output
-        value = hole(0, v.dtype)
+        value = cast(hole(0, low.spec.acc), v.dtype)
         shape = low.spec.out_shape
         if region.root is not v:
             value = self._with_epilogue(region, v, inliner, _index_of(v, shape), value)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Final, Union
 
 from braze.core.dims import Dim, Shape
+from braze.core.dtypes import DType
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 
@@ -60,10 +62,16 @@ class Operand:
     offset: Dim = 0
 
 
+# How an anchor sums: `acc` is the type of products and sums. k is cut into blocks of `block`
+# terms; a block is one accumulator per output that takes its products in ascending k from zero,
+# and blocks are added in ascending order. No tile, batch slot or worker changes that order, so
+# none changes a bit.
+SUM_BLOCK: Final = 256
+
+
 @dataclass(frozen=True, slots=True)
 class MatmulSpec:
-    """out[b.., m, n] = sum_k lhs[b.., m, k] * rhs[b.., k, n], accumulated in float32 (float64 for
-    float64, int32 for 8-bit integers) in ascending k, one sum per element.
+    """out[b.., m, n] = sum_k lhs[b.., m, k] * rhs[b.., k, n], summed as `acc` and `block` say.
 
     lhs strides: (*batch, m, k); rhs strides: (*batch, k, n); out strides: (*batch, m, n).
     """
@@ -75,6 +83,8 @@ class MatmulSpec:
     lhs: Operand
     rhs: Operand
     out: Operand
+    acc: DType
+    block: int = SUM_BLOCK
 
     @property
     def out_shape(self) -> Shape:
@@ -88,7 +98,8 @@ class ConvSpec:
 
     The weight (slot 1) is [K, C/groups, *kernel] as in ONNX; templates repack it at build time
     when it is constant. pads: (begin.., end..) in spatial order. There are as many spatial axes as
-    the op has, one to three: a template that knows only planes lifts them for itself.
+    the op has, one to three: a template that knows only planes lifts them for itself. The sum's k
+    runs over (*kernel, C/groups), channels fastest, summed as `acc` and `block` say.
     """
 
     batch: Dim
@@ -101,6 +112,8 @@ class ConvSpec:
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
     pads: tuple[int, ...]
+    acc: DType
+    block: int = SUM_BLOCK
 
     @property
     def out_shape(self) -> Shape:
@@ -114,7 +127,8 @@ class AttentionSpec:
 
     Operand strides: q (b, h, i, d), k (b, h, j, d), v (b, h, j, d), out (b, h, i, d),
     mask (b, h, i, j) or None; `causal` masks j > i + (kv_len - q_len). Rows that are masked
-    entirely give zeros.
+    entirely give zeros. Scores and softmax have the type `acc`; both products are summed as `acc`
+    and `block` say.
     """
 
     batch: Dim
@@ -128,13 +142,25 @@ class AttentionSpec:
     k: Operand
     v: Operand
     out: Operand
+    acc: DType
     mask: Operand | None = None
     causal: bool = False
+    block: int = SUM_BLOCK
 
     @property
     def out_shape(self) -> Shape:
         """The logical output axes: (b, h, i, d)."""
         return (self.batch, self.heads, self.q_len, self.value_dim)
+
+
+def window_block(kernel: tuple[int, ...], channels: int) -> int:
+    """The block of a convolution's sums: `SUM_BLOCK`, or whole lines of a depthwise window.
+
+    A depthwise window has one channel to a tap, so that only a line of it is worth a loop.
+    """
+    if channels > 1 or math.prod(kernel) <= SUM_BLOCK:
+        return SUM_BLOCK
+    return max(1, SUM_BLOCK // kernel[-1]) * kernel[-1]
 
 
 AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec]
@@ -171,6 +197,7 @@ class Extern:
 Lowering = Union[Pointwise, View, Nest, Anchor, Decompose, Extern]
 
 __all__ = [
+    "SUM_BLOCK",
     "Anchor",
     "AnchorSpec",
     "AttentionSpec",
@@ -183,4 +210,5 @@ __all__ = [
     "Operand",
     "Pointwise",
     "View",
+    "window_block",
 ]

@@ -16,7 +16,7 @@ from braze.core.target import ISAS, CpuTarget
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr, axis, binary, const, hole, load, unary
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand, window_block
 from braze.runtime.native import LoadedKernel, host_isa
 
 Array = NDArray[Any]
@@ -97,6 +97,7 @@ def matmul(
         Operand(0, contiguous(lhs_shape)),
         Operand(1, strides),
         Operand(0, contiguous(out)),
+        dtype,
     )
     expr, extra = epilogue(kind, out, 2, dtype)
     inputs = tuple(TensorSpec(dtype, s) for s in (lhs_shape, rhs_shape, *extra))
@@ -124,7 +125,10 @@ def conv(
         reach = dilations[i] * (kernel[i] - 1) + 1
         spatial.append((size + pads[i] + pads[i + 2] - reach) // strides[i] + 1)
     out: Shape = (n, *spatial, k)
-    spec = ConvSpec(n, (h, w), tuple(spatial), c, k, groups, kernel, strides, dilations, pads)
+    block = window_block(kernel, c // groups)
+    spec = ConvSpec(
+        n, (h, w), tuple(spatial), c, k, groups, kernel, strides, dilations, pads, F32, block
+    )
     expr, extra = epilogue(kind, out, 2)
     shapes: list[Shape] = [(n, h, w, c), (k, c // groups, *kernel), *extra]
     inputs = tuple(TensorSpec(F32, s) for s in shapes)
@@ -162,7 +166,7 @@ def attention(
     elif mask == "full":
         shapes.append((b, h, q, s))
         extra = Operand(3, contiguous(shapes[-1]))
-    spec = AttentionSpec(b, h, q, s, d, dv, 0.3, *operands, extra, causal)
+    spec = AttentionSpec(b, h, q, s, d, dv, 0.3, *operands, F32, extra, causal)
     inputs = tuple(TensorSpec(F32, shape) for shape in shapes)
     return AnchorKernel(spec, inputs, TensorSpec(F32, (b, h, q, dv)), hole(0, F32))
 

@@ -44,7 +44,14 @@ def test_large_nests_are_cut_into_chunks() -> None:
 def test_matmul_with_strides_bias_and_residual() -> None:
     a, b, bias = floats(4, 2, 5, 3), floats(5, 4, 3), floats(6, 4)
     spec = MatmulSpec(
-        (2,), N, 4, 3, Operand(0, (N * 3, 3, 1)), Operand(1, (0, 1, 3)), Operand(0, (N * 4, 4, 1))
+        (2,),
+        N,
+        4,
+        3,
+        Operand(0, (N * 3, 3, 1)),
+        Operand(1, (0, 1, 3)),
+        Operand(0, (N * 4, 4, 1)),
+        F32,
     )
     epilogue = binary("max", binary("add", hole(0, F32), load(2, (axis(2),), F32)), const(0, F32))
     inputs = (TensorSpec(F32, (2, N, 3)), TensorSpec(F32, (4, 3)), TensorSpec(F32, (4,)))
@@ -55,7 +62,7 @@ def test_matmul_with_strides_bias_and_residual() -> None:
 
 def test_convolution_against_loops() -> None:
     x, w = floats(7, 1, 6, 7, 4), floats(8, 6, 2, 3, 2)
-    spec = ConvSpec(1, (6, 7), (4, 4), 4, 6, 2, (3, 2), (2, 2), (1, 1), (2, 1, 1, 1))
+    spec = ConvSpec(1, (6, 7), (4, 4), 4, 6, 2, (3, 2), (2, 2), (1, 1), (2, 1, 1, 1), F32)
     inputs = (TensorSpec(F32, (1, 6, 7, 4)), TensorSpec(F32, (6, 2, 3, 2)))
     kernel = AnchorKernel(spec, inputs, TensorSpec(F32, (1, 4, 4, 6)), hole(0, F32))
     (got,) = run_kernel(kernel, [x, w], {}, float64=True)
@@ -70,7 +77,7 @@ def test_causal_attention() -> None:
     q, k, v = (floats(s, 1, 2, 3, 4) for s in (9, 10, 11))
     strides = (24, 12, 4, 1)
     operands = [Operand(s, strides) for s in (0, 1, 2)]
-    spec = AttentionSpec(1, 2, 3, 3, 4, 4, 0.5, *operands, Operand(0, strides), causal=True)
+    spec = AttentionSpec(1, 2, 3, 3, 4, 4, 0.5, *operands, Operand(0, strides), F32, causal=True)
     shape = TensorSpec(F32, (1, 2, 3, 4))
     (got,) = run_kernel(AnchorKernel(spec, (shape,) * 3, shape, hole(0, F32)), [q, k, v], {})
     for h in range(2):

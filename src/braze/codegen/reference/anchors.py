@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from braze.codegen.reference.loops import empty_output
 from braze.core.dims import Dim
 from braze.core.dims import evaluate as evaluate_dim
-from braze.core.dtypes import F32, F64, I32, DType
+from braze.core.dtypes import F32
 from braze.core.elements import numbers, stored
 from braze.expr.evaluate import evaluate
 from braze.fusion.kernel import AnchorKernel
@@ -31,7 +31,7 @@ def run_anchor(
     """
     spec = kernel.spec
     values = [numbers(np.asarray(a), t.dtype) for a, t in zip(inputs, kernel.inputs, strict=True)]
-    acc = accumulator(kernel.inputs[0].dtype)
+    acc = spec.acc
     work = np.float64 if float64 and acc is F32 else acc.numpy
     if isinstance(spec, MatmulSpec):
         result = _matmul(spec, values, env, work)
@@ -54,13 +54,6 @@ def run_anchor(
     return [out]
 
 
-def accumulator(dtype: DType) -> DType:
-    """Type that sums of `dtype` products are kept in."""
-    if dtype is F64:
-        return F64
-    return F32 if dtype.is_float else I32
-
-
 def view(array: Array, operand: Operand, shape: Sequence[int], env: Env) -> Array:
     """`array` (contiguous) as the operand's strides and offset read it."""
     flat = array.reshape(-1)[evaluate_dim(operand.offset, env) :]
@@ -81,7 +74,15 @@ def _matmul(spec: MatmulSpec, values: Sequence[Array], env: Env, work: Any) -> A
     m, n, k = _sizes(env, spec.m, spec.n, spec.k)
     lhs = view(values[spec.lhs.slot], spec.lhs, [*batch, m, k], env).astype(work)
     rhs = view(values[spec.rhs.slot], spec.rhs, [*batch, k, n], env).astype(work)
-    return np.asarray(np.matmul(lhs, rhs))
+    return blocked_product(lhs, rhs, spec.block)
+
+
+def blocked_product(lhs: Array, rhs: Array, block: int) -> Array:
+    """lhs @ rhs with k in blocks of `block` terms, added in ascending order."""
+    total = np.matmul(lhs[..., :block], rhs[..., :block, :])
+    for k in range(block, lhs.shape[-1], block):
+        total += np.matmul(lhs[..., k : k + block], rhs[..., k : k + block, :])
+    return np.asarray(total)
 
 
 def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
@@ -95,16 +96,31 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     w = w.astype(work)
     group_in, group_out = w.shape[1], spec.out_channels // spec.groups
     out = np.zeros((batch, *out_spatial, spec.out_channels), work)
+    block = np.zeros_like(out)
     for position, tap in enumerate(np.ndindex(*spec.kernel)):
         steps = zip(tap, spec.dilations, out_spatial, spec.strides, strict=True)
         window = (slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in steps)
         everything: tuple[slice, ...] = (slice(None), *window)
         part = x[everything]
-        for g in range(spec.groups):
-            channels = slice(g * group_out, (g + 1) * group_out)
-            weight = w[channels].reshape(group_out, group_in, -1)[..., position]
-            out[..., channels] += part[..., g * group_in : (g + 1) * group_in] @ weight.T
-    return out
+        for first, last in _cut(position * group_in, group_in, spec.block):
+            for g in range(spec.groups):
+                filters = slice(g * group_out, (g + 1) * group_out)
+                weight = w[filters].reshape(group_out, group_in, -1)[:, first:last, position]
+                group = part[..., g * group_in + first : g * group_in + last]
+                block[..., filters] += group @ weight.T
+            if (position * group_in + last) % spec.block == 0:
+                out += block
+                block[...] = 0
+    return out + block
+
+
+def _cut(start: int, count: int, block: int) -> Iterator[tuple[int, int]]:
+    """Cut k = start .. start+count-1 where blocks end; gives ranges relative to start."""
+    first = 0
+    while first < count:
+        last = min(count, first + block - (start + first) % block)
+        yield first, last
+        first = last
 
 
 def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
@@ -112,7 +128,7 @@ def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any
     q = view(values[spec.q.slot], spec.q, [b, h, i, spec.head_dim], env).astype(work)
     k = view(values[spec.k.slot], spec.k, [b, h, j, spec.head_dim], env).astype(work)
     v = view(values[spec.v.slot], spec.v, [b, h, j, spec.value_dim], env).astype(work)
-    score = spec.scale * (q @ np.swapaxes(k, -1, -2))
+    score = spec.scale * blocked_product(q, np.swapaxes(k, -1, -2), spec.block)
     if spec.mask is not None:
         score = score + view(values[spec.mask.slot], spec.mask, [b, h, i, j], env).astype(work)
     if spec.causal:
@@ -121,4 +137,4 @@ def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any
     top = score.max(axis=-1, keepdims=True, initial=-math.inf)
     weight = np.exp(score - np.where(np.isneginf(top), 0, top))
     total = weight.sum(axis=-1, keepdims=True)
-    return np.asarray((weight @ v) / np.where(total == 0, 1, total))
+    return blocked_product(weight, v, spec.block) / np.where(total == 0, 1, total)

@@ -32,7 +32,7 @@ from braze.ops.reduce.reduce import Reduce
 from braze.ops.writing.arguments import Types, array_of, type_of
 from braze.ops.writing.broadcast import broadcast_to
 from braze.ops.writing.indexing import iadd, ile
-from braze.ops.writing.precision import narrow, require_float, same_dtype, widen
+from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
 
 # position of (batch, heads, sequence, head size) among the axes of a tensor in each layout
 LAYOUTS = {"BHSD": (0, 1, 2, 3), "BSHD": (0, 2, 1, 3), "BHDS": (0, 1, 3, 2)}
@@ -134,6 +134,7 @@ class FusedAttention(Op):
             k=operand(1, k.shape, self.k_layout),
             v=operand(2, v.shape, self.v_layout),
             out=operand(0, outputs[0].shape, self.out_layout),
+            acc=compute_type(q.dtype),
             mask=mask_operand,
             causal=self.causal,
         )

@@ -15,7 +15,7 @@ from braze.expr.scalar import binary, cast, const, load, red, select
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
-from braze.ops.lowering import Anchor, ConvSpec, Lowering, Nest
+from braze.ops.lowering import Anchor, ConvSpec, Lowering, Nest, window_block
 from braze.ops.move.shape import reshape
 from braze.ops.move.slice_pad import Pad
 from braze.ops.pointwise.elementwise import Binary
@@ -92,6 +92,8 @@ class Conv(Op):
             strides=self.strides,
             dilations=self.dilations,
             pads=self.pads,
+            acc=compute_type(x.dtype),
+            block=window_block(window.kernel, channels // self.groups),
         )
         return Anchor(spec, kernel)
 

@@ -55,20 +55,21 @@ class MatMul(Op):
         fallback = matmul_nest(a, b, outputs[0])
         if compute_type(a.dtype) not in (F32, F64) or a.shape[-1] == 0:
             return Nest(fallback)
-        return Anchor(_spec(a.shape, b.shape, outputs[0].shape), fallback)
+        return Anchor(_spec(a, b, outputs[0].shape), fallback)
 
 
-def _spec(a: Shape, b: Shape, out: Shape) -> MatmulSpec:
+def _spec(left: TensorType, right: TensorType, out: Shape) -> MatmulSpec:
     """The anchor of a product of contiguous operands; axes keep their own names (see Anchor)."""
+    a, b, acc = left.shape, right.shape, compute_type(left.dtype)
     k = a[-1]
     m: Dim = a[-2] if len(a) > 1 else 1
     n: Dim = b[-1] if len(b) > 1 else 1
     rhs_tail: tuple[Dim, ...] = (b[-1], 1) if len(b) > 1 else (1, 0)
     batch = out[: len(out) - (len(a) > 1) - (len(b) > 1)]
-    lhs = (*_batch_strides(a, batch, 2), k, 1)
-    rhs = (*_batch_strides(b, batch, 2), *rhs_tail)
-    result = (*(s * m * n for s in row_major_strides(batch)), n, 1)
-    return MatmulSpec(batch, m, n, k, Operand(0, lhs), Operand(1, rhs), Operand(0, result))
+    lhs = Operand(0, (*_batch_strides(a, batch, 2), k, 1))
+    rhs = Operand(1, (*_batch_strides(b, batch, 2), *rhs_tail))
+    result = Operand(0, (*(s * m * n for s in row_major_strides(batch)), n, 1))
+    return MatmulSpec(batch, m, n, k, lhs, rhs, result, acc)
 
 
 def _batch_strides(shape: Shape, batch: Shape, core: int) -> tuple[Dim, ...]:

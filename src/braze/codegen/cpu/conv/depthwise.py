@@ -2,7 +2,8 @@
 
 A tile is `width` neighbouring output columns of one line times one or two vectors of channels. For
 each row of the kernel window the weights sit in registers and every input pixel is loaded once
-and used by all the outputs it reaches. Taps are summed in ascending order, one sum per output.
+and used by all the outputs it reaches. Taps are summed in ascending order, one sum per output and
+block of whole lines.
 """
 
 from __future__ import annotations
@@ -256,11 +257,37 @@ class _Lines:
     ) -> Tile:
         """Sums of `count` outputs from column `ow`; columns None: check at run time."""
         fn, b, spec = self.fn, self.fn.builder, self.spec
-        tile = zero_tile(shape, count, shape.vectors)
+        flat = [value for row in zero_tile(shape, count, shape.vectors) for value in row]
+        place = (ow, channel)
+        lines = spec.block // spec.kernel[1]
+        if spec.kernel[0] <= lines:
+            sums = self._lines(shape, line, place, flat, columns, (line.first_tap, line.last_tap))
+        else:
+            with fn.carry_loop(0, spec.kernel[0], lines, flat) as it:
+                first, last = it.index, b.add(it.index, i64(lines))
+                first = b.select(b.icmp_signed("<", first, line.first_tap), line.first_tap, first)
+                span = (first, fn.minimum(last, line.last_tap))
+                part = self._lines(shape, line, place, flat, columns, span)
+                it.next = [b.fadd(x, y) for x, y in zip(it.values, part, strict=True)]
+            sums = it.results
+        n = shape.vectors
+        return [sums[r * n : (r + 1) * n] for r in range(count)]
+
+    def _lines(
+        self,
+        shape: TileShape,
+        line: _Line,
+        place: tuple[ir.Value, ir.Value],
+        sums: list[ir.Value],
+        columns: tuple[bool, ...] | None,
+        taps: tuple[ir.Value, ir.Value],
+    ) -> list[ir.Value]:
+        """`sums` at (column, channel) `place` plus the window's lines taps[0] .. taps[1]-1."""
+        fn, b, spec = self.fn, self.fn.builder, self.spec
+        ow, channel = place
         left = b.sub(b.mul(ow, i64(spec.strides[1])), i64(spec.pads[1]))
         width = fn.dim(spec.in_spatial[1])
-        flat = [value for row in tile for value in row]
-        with fn.carry_loop(line.first_tap, line.last_tap, 1, flat) as it:
+        with fn.carry_loop(*taps, 1, sums) as it:
             ih = b.add(line.top, b.mul(it.index, i64(spec.dilations[0])))
             pixel = b.add(b.mul(ih, width), left)
             at = b.add(b.mul(pixel, i64(spec.in_channels)), channel)
@@ -270,8 +297,7 @@ class _Lines:
                 fn.buffer(WEIGHT_SLOT, shape.element), b.add(tap, channel), shape.element
             )
             it.next = self._row(shape, source, weights, list(it.values), columns, left)
-        n = shape.vectors
-        return [it.results[r * n : (r + 1) * n] for r in range(count)]
+        return it.results
 
     def _row(
         self,

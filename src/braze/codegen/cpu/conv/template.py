@@ -133,7 +133,8 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
         output = fn.buffer(len(kernel.inputs), epilogue.stored)
         sink.base = fn.at(output, sink.column_first, epilogue.stored)
 
-    loops = TileLoops(fn, shape, blocking, sizes.m, sizes.n, row_source, panels, sink, bind)
+    m, n = sizes.m, sizes.n
+    loops = TileLoops(fn, shape, blocking, spec.block, m, n, row_source, panels, sink, bind)
     loops.run(spec.groups)
     code, params = fn.finish(speed=1, unroll=False)
     packing = Packing("conv_panels", (("columns", shape.columns), ("groups", spec.groups)))

@@ -30,13 +30,13 @@ class Blocking:
     block_tiles: int
     group_panels: int
     order: str
-    unroll: int = 1
 
 
 @dataclass(slots=True)
 class TileLoops:
     """One product of `m` rows and `n` columns, as a grid of tiles.
 
+    k_block: terms of a block of the sums (see ops/lowering.py).
     `bind(batch)` is called with the flat batch number before its units run; it moves the bases of
     rows, panels and sink.
     """
@@ -44,6 +44,7 @@ class TileLoops:
     fn: KernelFunction
     shape: TileShape
     blocking: Blocking
+    k_block: int
     m: Dim
     n: Dim
     rows: Rows
@@ -181,32 +182,70 @@ class TileLoops:
         panel: Panel,
         last: ir.Value | None = None,
     ) -> Tile:
-        """Accumulate `count` rows from `row` on (none after `last`) over all taps."""
-        fn, b, shape = self.fn, self.fn.builder, self.shape
-        vectors = shape.vectors
-        if isinstance(width, int):
-            vectors = -(-width // shape.lanes)
-        pointer, stride = panel
-        tile = zero_tile(shape, count, vectors)
-        depth = self.rows.depth
-        depth = depth if isinstance(depth, ir.Value) else fn.dim(depth)
-        if self.rows.taps == 1:
-            sources = self.rows.pointers(i64(0), row, count, last)
-            return self._accumulate(sources, pointer, stride, depth, tile)
-        flat = [value for line in tile for value in line]
-        with fn.carry_loop(0, self.rows.taps, 1, flat) as it:
-            sources = self.rows.pointers(it.index, row, count, last)
-            offset = b.mul(b.mul(it.index, depth), fn.dim(stride))
-            lines = [it.values[r * vectors : (r + 1) * vectors] for r in range(count)]
-            where = fn.at(pointer, offset, shape.element)
-            done = self._accumulate(sources, where, stride, depth, lines)
-            it.next = [value for line in done for value in line]
+        """Sums of `count` rows from `row` on (none after `last`) over all of k.
+
+        Block by block in ascending order: a block is summed in registers from zero and added to
+        the sum of the blocks before it.
+        """
+        fn, shape, rows = self.fn, self.shape, self.rows
+        vectors = -(-width // shape.lanes) if isinstance(width, int) else shape.vectors
+        lines = _Lines(self, row, count, panel, last)
+        empty = zero_tile(shape, count, vectors)
+        k, block = rows.depth if rows.taps == 1 else rows.depth * rows.taps, self.k_block
+        if isinstance(k, int) and k <= block:
+            return lines.add(i64(0), i64(k), empty)
+        whole = not isinstance(k, ir.Value) and k % block == 0
+        total = k if isinstance(k, ir.Value) else fn.dim(k)
+        flat = [value for line in empty for value in line]
+        with fn.carry_loop(0, total, block, flat) as it:
+            end: ir.Value = fn.builder.add(it.index, i64(block))
+            if not whole:
+                end = fn.minimum(end, total)
+            part = [value for line in lines.add(it.index, end, empty) for value in line]
+            it.next = [fn.builder.fadd(x, y) for x, y in zip(it.values, part, strict=True)]
         return [it.results[r * vectors : (r + 1) * vectors] for r in range(count)]
 
-    def _accumulate(
-        self, sources: list[ir.Value], panel: ir.Value, stride: Dim, depth: ir.Value, tile: Tile
+
+@dataclass(slots=True)
+class _Lines:
+    """`count` rows from `row` on (none after `last`) against one panel."""
+
+    loops: TileLoops
+    row: ir.Value
+    count: int
+    panel: Panel
+    last: ir.Value | None
+
+    def add(self, start: ir.Value, end: ir.Value, tile: Tile) -> Tile:
+        """`tile` plus the products of k = start .. end-1."""
+        fn, b, rows = self.loops.fn, self.loops.fn.builder, self.loops.rows
+        if rows.taps == 1:
+            return self._segment(i64(0), start, b.sub(end, start), start, tile)
+        depth, vectors = fn.dim(rows.depth), len(tile[0])
+        first = b.sdiv(start, depth)
+        stop = b.sdiv(b.add(end, b.sub(depth, i64(1))), depth)
+        aligned = isinstance(rows.depth, int) and self.loops.k_block % rows.depth == 0
+        flat = [value for line in tile for value in line]
+        with fn.carry_loop(first, stop, 1, flat) as it:
+            tap = b.mul(it.index, depth)
+            skip, length = i64(0), depth
+            if not aligned:
+                skip = b.sub(start, tap)
+                skip = b.select(b.icmp_signed("<", skip, i64(0)), i64(0), skip)
+                length = b.sub(fn.minimum(b.sub(end, tap), depth), skip)
+            lines = [list(it.values[r : r + vectors]) for r in range(0, len(flat), vectors)]
+            done = self._segment(it.index, skip, length, b.add(tap, skip), lines)
+            it.next = [value for line in done for value in line]
+        return [it.results[r * vectors : (r + 1) * vectors] for r in range(self.count)]
+
+    def _segment(
+        self, tap: ir.Value, skip: ir.Value, length: ir.Value, k: ir.Value, tile: Tile
     ) -> Tile:
-        unroll = self.blocking.unroll
-        return accumulate(
-            self.fn, self.shape, sources, panel, self.fn.dim(stride), depth, tile, unroll
-        )
+        """`tile` plus the products of `length` elements of one tap from `skip` on."""
+        fn, shape = self.loops.fn, self.loops.shape
+        pointer, stride = self.panel
+        sources = self.loops.rows.pointers(tap, self.row, self.count, self.last)
+        if not (isinstance(skip, ir.Constant) and skip.constant == 0):
+            sources = [fn.at(source, skip, shape.element) for source in sources]
+        where = fn.at(pointer, fn.builder.mul(k, fn.dim(stride)), shape.element)
+        return accumulate(fn, shape, sources, where, fn.dim(stride), length, tile)

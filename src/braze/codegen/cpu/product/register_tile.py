@@ -3,7 +3,8 @@
 A tile is `rows` rows times `vectors` vectors of outputs held in registers. Each step of k loads
 `vectors` vectors of B, broadcasts one element of A per row straight from memory and multiplies
 them into the accumulators. Every output is one accumulator that takes its products in ascending
-k, so the bits of a result depend neither on the tile shape nor on what else is in the tile.
+k, so the bits of a result depend neither on the tile shape nor on what else is in the tile. Sums
+over long k are several tiles, added up by the loops around (see blocks.py).
 """
 
 from __future__ import annotations
@@ -120,7 +121,6 @@ def accumulate(
     stride: ir.Value | int,
     depth: ir.Value | int,
     tile: Tile,
-    unroll: int = 1,
 ) -> Tile:
     """tile[r][v] += sum of rows[r][k] * panel[k * stride + v * lanes ..], k < depth ascending.
 
@@ -128,34 +128,20 @@ def accumulate(
     """
     count, vectors = len(tile), len(tile[0])
     steps = fn.dim(depth) if isinstance(depth, int) else depth
-
-    def step(index: ir.Value, values: Sequence[ir.Value], times: int) -> list[ir.Value]:
-        acc = list(values)
-        b = fn.builder
-        width = fn.dim(stride) if isinstance(stride, int) else stride
-        for u in range(times):
-            k = b.add(index, ir.Constant(index.type, u)) if u else index
-            source = fn.at(panel, b.mul(k, width), shape.element)
-            columns = [
-                fn.load(fn.at(source, v * shape.lanes, shape.element), shape.vector)
-                for v in range(vectors)
-            ]
-            for r in range(count):
-                scalar = fn.load(fn.at(rows[r], k, shape.element), shape.element)
-                a = broadcast(fn, scalar, shape.lanes)
-                for v in range(vectors):
-                    at = r * vectors + v
-                    acc[at] = multiply_add(fn, a, columns[v], acc[at])
-        return acc
-
+    width = fn.dim(stride) if isinstance(stride, int) else stride
     flat = [value for row in tile for value in row]
-    begin: ir.Value | int = 0
-    if unroll > 1:
-        whole = fn.builder.sub(steps, fn.builder.srem(steps, ir.Constant(steps.type, unroll)))
-        with fn.carry_loop(0, whole, unroll, flat) as it:
-            it.next = step(it.index, it.values, unroll)
-        flat, begin = it.results, whole
-    with fn.carry_loop(begin, steps, 1, flat) as it:
-        it.next = step(it.index, it.values, 1)
-    flat = it.results
-    return [flat[r * vectors : (r + 1) * vectors] for r in range(count)]
+    with fn.carry_loop(0, steps, 1, flat) as it:
+        sums = list(it.values)
+        source = fn.at(panel, fn.builder.mul(it.index, width), shape.element)
+        columns = [
+            fn.load(fn.at(source, v * shape.lanes, shape.element), shape.vector)
+            for v in range(vectors)
+        ]
+        for r in range(count):
+            scalar = fn.load(fn.at(rows[r], it.index, shape.element), shape.element)
+            a = broadcast(fn, scalar, shape.lanes)
+            for v in range(vectors):
+                at = r * vectors + v
+                sums[at] = multiply_add(fn, a, columns[v], sums[at])
+        it.next = sums
+    return [it.results[r * vectors : (r + 1) * vectors] for r in range(count)]

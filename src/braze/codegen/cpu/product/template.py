@@ -132,7 +132,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         sink.base = fn.at(output, out, epilogue.stored)
         sink.row_flat = fn.builder.mul(batch, fn.dim(p.m))
 
-    TileLoops(fn, shape, blocking, p.m, p.n, lines, panels, sink, bind).run(p.batches)
+    TileLoops(fn, shape, blocking, spec.block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
     packings = ((spec.rhs.slot, _packing(p, shape.columns)),) if packed else ()
     code, params = fn.finish(speed=1, unroll=False)
     return CompiledKernel(TEMPLATE, target.isa, code, params, True, packings, scratch.used)

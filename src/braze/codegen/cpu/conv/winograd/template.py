@@ -215,6 +215,7 @@ class _Winograd:
                 fn,
                 shape,
                 Blocking(1, 1, "rows"),
+                self.spec.block,
                 plan.block,
                 self.spec.out_channels,
                 rows,
