@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor, pack_anchor
+from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor
 from braze.codegen.cpu.llvm.function import KernelFunction
-from braze.codegen.cpu.product.register_tile import TileShape, has_fma, multiply_add
+from braze.codegen.cpu.packing import pack_anchor
+from braze.codegen.cpu.product.register_tile import TileShape, multiply_add
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import EFFORTS
 from braze.core.dims import evaluate
 from braze.core.dtypes import F32
-from braze.core.target import CpuTarget
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import hole
 from braze.fusion.kernel import AnchorKernel, Tactic
@@ -61,15 +63,15 @@ def product(m: int, n: int, k: int) -> AnchorKernel:
 def tactic_loop(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Callable[[], float]:
     """A timer of one run of `kernel` compiled by `tactic`."""
     code = compile_anchor(kernel, tactic, target)
-    loaded = LoadedKernel(code.object_bytes, code.entry)
+    loaded = LoadedKernel(code.code.data, code.code.entry)
     rng = np.random.default_rng(0)
     shapes = [[evaluate(d, {}) for d in t.shape] for t in (*kernel.inputs, kernel.output)]
     buffers: list[Any] = [rng.standard_normal(s).astype(np.float32) for s in shapes[:-1]]
     for slot, packing in code.packings:
         buffers[slot] = pack_anchor(buffers[slot], packing)
     buffers.append(np.zeros(shapes[-1], np.float32))
-    if code.scratch_bytes:
-        buffers.append(np.zeros(evaluate(code.scratch_bytes, {}), np.uint8))
+    if code.launch.scratch_bytes:
+        buffers.append(np.zeros(evaluate(code.launch.scratch_bytes, {}), np.uint8))
 
     def run() -> float:
         return float(loaded.time(buffers, [], workers=1, warmup=0, repeats=1)[0])
@@ -98,14 +100,14 @@ def main() -> None:
     args = parser.parse_args()
     target = CpuTarget(args.isa, 1)
     kernel = product(args.m, args.n, args.k)
-    tactics = anchor_tactics(kernel, target, 3)
+    tactics = anchor_tactics(kernel, target, EFFORTS[3])
     peak, peak_flops = register_loop(target)
     started = time.perf_counter()
     runs = [tactic_loop(kernel, tactic, target) for tactic in tactics]
     compile_ms = 1e3 * (time.perf_counter() - started) / len(runs)
     times = in_turns([peak, *runs], args.seconds)
     limit = peak_flops / times[0] / 1e9
-    unit = "multiply-add" if has_fma(target) else "multiply and add"
+    unit = "multiply-add" if target.has_fma else "multiply and add"
     print(f"{args.isa} m={args.m} n={args.n} k={args.k}, {compile_ms:.0f} ms to compile a tactic")
     print(f"{limit:7.1f} GFLOP/s  1.000  registers only ({unit})")
     for tactic, best in zip(tactics, times[1:], strict=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from braze.core.version import __version__
+
 if TYPE_CHECKING:
     from braze.api import build, compile
     from braze.core.errors import (
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
     load = Engine.load
 
-__version__ = "0.1.0"
 __all__ = [
     "BindingError",
     "BrazeError",

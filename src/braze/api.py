@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from braze.builder import build_plan
+from braze.codegen.catalog import find_backend
 from braze.core.config import BuildConfig
 from braze.core.errors import ConfigError
-from braze.core.target import ISAS, CpuTarget
 from braze.core.trace import Progress, Trace
 from braze.engine.plan import Plan
 from braze.frontend.onnx.importer import import_network
 from braze.runtime.engine import Engine
-from braze.runtime.native import host_isa, require_isa
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,7 +30,6 @@ class BuildOptions(TypedDict, total=False):
     optimization_level: int
     timing_cache: str | os.PathLike[str] | None
     progress: Progress | None
-    isa: str | None
     debug: Sequence[str]
     trace: Trace | None
 
@@ -39,13 +37,12 @@ class BuildOptions(TypedDict, total=False):
 def build(model: Any, **options: Unpack[BuildOptions]) -> Engine:
     """Compile an ONNX model and load it: an engine that is ready to run on this machine.
 
-    Takes the options of `compile` and raises what it raises, and TargetError for an `isa` this
+    Takes the options of `compile` and raises what it raises, and TargetError for a target this
     machine does not have (use `compile` to make such an engine's plan and write it to a file).
     """
-    isa = options.get("isa")
-    if isa in list(ISAS):
-        require_isa(isa)
-    return Engine.from_plan(compile(model, **options))
+    backend = find_backend(options.get("target", "cpu"), _workers(options.get("threads")))
+    backend.require()
+    return backend.load(compile(model, **options))
 
 
 def compile(  # the field's word, and braze.compile reads well
@@ -59,30 +56,28 @@ def compile(  # the field's word, and braze.compile reads well
     optimization_level: int = 3,
     timing_cache: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
-    isa: str | None = None,
     debug: Sequence[str] = (),
     trace: Trace | None = None,
 ) -> Plan:
-    """Compile an ONNX model into a plan, for this processor or another one.
+    """Compile an ONNX model into a plan, for this machine or another one.
 
     `braze.engine.write.write_file(plan, path)` makes an engine file of it.
 
     model: a path, the bytes of a model, or an onnx.ModelProto.
+    target: what the engine runs on: "cpu", the best this processor has, or an instruction set,
+        "cpu:avx512", "cpu:avx2" or "cpu:x86-64". Tactics of a machine that is not this one are
+        chosen without measuring.
     threads: workers of one run; None (the default) or 0 for all processors it may use.
     shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
         optimization profile. Needed for inputs with dynamic sizes.
     values: input name -> array the engine is specialised to; runs must pass the same content.
     optimization_level: 0 (no fusion) to 5; from 3 on tactics are measured on this machine.
     timing_cache: file that keeps measured times between builds.
-    isa: "avx512", "avx2" or "x86-64"; default: the best this machine has. Tactics of another one
-        are chosen without measuring.
     debug: names of intermediate tensors that can be read back after a run; "*" for all.
 
     Raises ModelError, UnsupportedOpError, ShapeError, ProfileError, ConfigError and other
     BrazeErrors; each says where, what, and how to go on.
     """
-    if target != "cpu":
-        raise ConfigError(f"target {target!r} is not available; use target='cpu'")
     for name, given in (("shapes", shapes), ("values", values), ("debug", debug)):
         if not isinstance(given, (Mapping, Sequence, type(None))):
             raise ConfigError(f"{name}={given!r} is not of the kind that `braze.compile` describes")
@@ -93,10 +88,10 @@ def compile(  # the field's word, and braze.compile reads well
         timing_cache=timing_cache,
         debug=(debug,) if isinstance(debug, str) else tuple(debug),
     )
-    cpu = CpuTarget(isa or host_isa(), _workers(threads))
+    backend = find_backend(target, _workers(threads))
     with trace.stage("import"):
         imported = import_network(model, shapes=shapes, values=values, trace=trace)
-    return build_plan(imported.graph, imported.profiles, config, cpu, trace)
+    return build_plan(imported.graph, imported.profiles, config, backend, trace)
 
 
 def _workers(threads: object) -> int:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from braze.codegen.cpu import backend
+from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
 from braze.core.errors import BindingError
-from braze.core.target import CpuTarget
 from braze.core.trace import Trace
 from braze.engine.plan import Plan
-from braze.fusion.lower import Lowerer, kernels_text
+from braze.fusion.lower import LoweredRegion, kernels_text, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Node, Value
@@ -19,48 +18,54 @@ from braze.ir.text import print_graph
 from braze.ops.move.shape import Reshape
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
-from braze.planning.assemble import Launch, Ranges, assemble
-from braze.runtime.native import host_isa
-from braze.tuning.select import Tuner
+from braze.planning.assemble import Ranges, assemble
+from braze.tuning.select import Choose, Launch, Tuner, fastest
 from braze.tuning.timing_cache import TimingCache
+
+ALL_DEBUG = "*"  # stands for every tensor that exists between kernels
+
+
+@dataclass(frozen=True)
+class Network:
+    """A graph as kernels, before any code: what `braze check` reports and tactics are chosen for.
+
+    debug: the values that stay readable after a run.
+    """
+
+    graph: Graph
+    partition: Partition
+    kernels: tuple[LoweredRegion, ...]
+    debug: tuple[Value, ...]
 
 
 def build_plan(
     graph: Graph,
     profiles: Sequence[Ranges],
     config: BuildConfig,
-    target: CpuTarget,
+    backend: Backend,
     trace: Trace,
+    choose: Choose | None = None,
 ) -> Plan:
-    """Compile an imported graph. profiles: (min, opt, max) of every symbol, per profile."""
-    specialized = graph.specialized
+    """Compile an imported graph. profiles: (min, opt, max) of every symbol, per profile.
+
+    choose: which tactics run, in place of the fastest; then nothing is measured.
+    """
     trace.text("imported", lambda: print_graph(graph))
-    with trace.stage("passes"):
-        graph = run_pipeline(graph, PassContext(config, target, trace))
-        graph = separate_outputs(graph)
-    trace.text("optimised", lambda: print_graph(graph))
-    with trace.stage("fusion"):
-        lowered = lower_nodes(graph)
-        fuse = config.optimization_level > 0
-        debug = _debug_values(graph, partition(graph, lowered, Trace(), fuse=fuse), config.debug)
-        parts = partition(graph, lowered, trace, fuse=fuse, keep=frozenset(debug))
-    trace.text("regions", lambda: "\n".join(f"{r.label} -> {r.outputs}" for r in parts.regions))
+    network = make_kernels(graph, config, backend, trace)
     with trace.stage("codegen"):
-        launches = _compile(Lowerer(graph, lowered, parts), profiles, config, target, trace)
-    trace.text("kernels", lambda: kernels_text([launch.lowered for launch in launches]))
+        launches = choose_code(network.kernels, profiles, config, backend, trace, choose)
     with trace.stage("planning"):
-        symbols = list(profiles[0]) if profiles else []
         return assemble(
-            graph,
-            parts,
+            network.graph,
+            network.partition,
             launches,
             backend.pack,
-            target={"arch": "x86-64", "isa": target.isa},
-            threads=target.threads,
-            symbols=symbols,
+            target=backend.target.describe(),
+            threads=backend.target.threads,
+            symbols=list(profiles[0]) if profiles else [],
             profiles=profiles,
-            values=specialized,
-            debug=debug,
+            values=graph.specialized,
+            debug=network.debug,
             record={
                 "precision": config.precision,
                 "optimization_level": config.optimization_level,
@@ -69,29 +74,56 @@ def build_plan(
         )
 
 
-def _compile(
-    lower: Lowerer,
+def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Trace) -> Network:
+    """Passes and fusion: everything that comes before code."""
+    with trace.stage("passes"):
+        graph = run_pipeline(graph, PassContext(config, backend, trace))
+        graph = separate_outputs(graph)
+    trace.text("optimised", lambda: print_graph(graph))
+    with trace.stage("fusion"):
+        lowered = lower_nodes(graph)
+        named = () if ALL_DEBUG in config.debug else _debug_values(graph, config.debug)
+        parts = partition(
+            graph,
+            lowered,
+            trace,
+            fuse=config.effort.fuse,
+            keep=frozenset(named),
+            keep_all=ALL_DEBUG in config.debug,
+        )
+        trace.text("regions", lambda: "\n".join(f"{r.label} -> {r.outputs}" for r in parts.regions))
+        kernels = lower_all(
+            graph, lowered, parts, lambda k: bool(backend.tactics(k, config.effort))
+        )
+    trace.text("kernels", lambda: kernels_text(kernels))
+    if ALL_DEBUG in config.debug:
+        made = (v for r in parts.regions for v in r.outputs)
+        named = tuple(v for v in made if v not in graph.output_values)
+    return Network(graph, parts, kernels, named)
+
+
+def choose_code(
+    kernels: Sequence[LoweredRegion],
     profiles: Sequence[Ranges],
     config: BuildConfig,
-    target: CpuTarget,
+    backend: Backend,
     trace: Trace,
+    choose: Choose | None,
 ) -> list[Launch]:
+    """Tactics, times, choice and code of all kernels; keeps the timing cache."""
     path = config.timing_cache
     cache = TimingCache() if path is None else TimingCache.load(path)
     opt = {name: r[1] for name, r in profiles[0].items()} if profiles else {}
-    measure = target.isa == host_isa()
-    tuner = Tuner(backend, target, config.optimization_level, opt, cache, measure, trace)
-    launches = []
-    regions = lower.partition.regions
+    tuner = Tuner(backend, config.effort, opt, cache, trace)
+    candidates = tuner.candidates(kernels)
+    if choose is not None:
+        return tuner.launches(kernels, candidates, choose(candidates))
     try:
-        for i, region in enumerate(regions):
-            choice = tuner.choose(region, lower)
-            launches.append(Launch(choice.lowered, choice.compiled, str(choice.tactic)))
-            trace.report("compile", i + 1, len(regions))
+        candidates = tuner.measure(candidates)
     finally:
         if path is not None:
             cache.save(path)
-    return launches
+    return tuner.launches(kernels, candidates, fastest(candidates))
 
 
 def separate_outputs(graph: Graph) -> Graph:
@@ -114,11 +146,8 @@ def separate_outputs(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes), outputs=tuple(outputs))
 
 
-def _debug_values(graph: Graph, parts: Partition, names: Sequence[str]) -> list[Value]:
-    """The values to keep readable; "*" stands for every tensor that exists between kernels."""
-    if "*" in names:
-        made = (v for r in parts.regions for v in r.outputs)
-        return [v for v in made if v not in graph.output_values]
+def _debug_values(graph: Graph, names: Sequence[str]) -> tuple[Value, ...]:
+    """The values to keep readable."""
     by_name: Mapping[str, Value] = {v.name: v for n in graph.nodes for v in n.outputs}
     missing = [n for n in names if n not in by_name]
     if missing:
@@ -126,4 +155,4 @@ def _debug_values(graph: Graph, parts: Partition, names: Sequence[str]) -> list[
             f"debug tensors {', '.join(missing)} do not exist after optimization; "
             "build with optimization_level=0 to keep every tensor of the model"
         )
-    return [by_name[n] for n in dict.fromkeys(names)]
+    return tuple(by_name[n] for n in dict.fromkeys(names))

@@ -162,7 +162,7 @@ def test_stages_lists_its_names_for_one_that_is_none(
     arguments = [STATIC, "--only=foo", "--builderOptimizationLevel=1"]
     assert main(["stages", str(net), *arguments]) == 2
     out, err = capsys.readouterr()
-    assert re.search(r"--only=foo .*: import.*, regions, plan$", err.splitlines()[-1])
+    assert re.search(r"--only=foo .*: import.*, regions, kernels, plan$", err.splitlines()[-1])
     assert out == ""
 
 

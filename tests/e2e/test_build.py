@@ -59,7 +59,7 @@ def test_every_isa(name: str, isa: str) -> None:
     if order.index(isa) > order.index(host_isa()):
         pytest.skip(f"this machine has no {isa}")
     model, inputs = NETS[name]
-    engine = braze.build(model, isa=isa, optimization_level=1)
+    engine = braze.build(model, target=f"cpu:{isa}", optimization_level=1)
     assert error(engine(inputs)["y"], reference(model, inputs)[0]) < TOLERANCE
 
 
@@ -187,8 +187,8 @@ def test_bad_options() -> None:
         braze.build(conv_net(), precision="fp7")
     with pytest.raises(ConfigError, match="optimization_level"):
         braze.build(conv_net(), optimization_level=9)
-    with pytest.raises(ConfigError, match="isa"):
-        braze.build(conv_net(), isa="avx1024")
+    with pytest.raises(ConfigError, match="use one of cpu, cpu:avx512, cpu:avx2"):
+        braze.build(conv_net(), target="cpu:avx1024")
     with pytest.raises(ProfileError, match="x"):
         braze.build(conv_net("n"))
     with pytest.raises(BindingError, match="nope"):

@@ -48,7 +48,7 @@ def engine() -> Engine:
         (lambda: build(timing_cache=5), braze.ConfigError),
         (lambda: build(debug=5), braze.ConfigError),
         (lambda: build(debug=(5,)), braze.ConfigError),
-        (lambda: build(isa=["avx2"]), braze.ConfigError),
+        (lambda: build(target=["cpu"]), braze.ConfigError),
     ],
 )
 def test_misuse(call: Callable[[], object], error: type[Exception]) -> None:

@@ -30,7 +30,7 @@ def stage_texts(case: StageModel) -> str:
     for level in LEVELS:
         trace = Trace(dump=True)
         plan = braze.compile(
-            case.model, shapes=case.shapes, isa="avx2", threads=2, optimization_level=level,
+            case.model, shapes=case.shapes, target="cpu:avx2", threads=2, optimization_level=level,
             trace=trace,
         )  # fmt: skip
         texts = dict(trace.stages)

@@ -1,127 +1,137 @@
-"""Choosing tactics: measured, cached, or the first; refusals fall back to the loop nest."""
+"""Choosing tactics: measured, cached, forced or the first; as a set, each kernel compiled once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pytest
 
-from braze.codegen.cpu import backend
+from braze.codegen.cpu.backend import CpuBackend
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import EFFORTS, Effort
 from braze.core.dtypes import F32
 from braze.core.errors import CompileError, ExecutionError
-from braze.core.target import CpuTarget
 from braze.core.trace import Trace
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Kernel, Tactic
-from braze.fusion.lower import Lowerer
+from braze.fusion.kernel_text import kernel_text
+from braze.fusion.lower import LoweredRegion, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType
 from braze.ops.product.matmul import MatMul
-from braze.tuning.select import Tuner
+from braze.tuning.select import Launch, Tuner, fastest
 from braze.tuning.timing_cache import TimingCache
 
 TARGET = CpuTarget("x86-64", 1)
+Kernels = tuple[LoweredRegion, ...]
 
 
-@dataclass
-class Spy:
-    """The real backend, with a say in what tactics there are, counting what is compiled."""
+@dataclass(frozen=True)
+class Spy(CpuBackend):
+    """The CPU backend, with a say in what tactics there are, counting what is compiled."""
 
+    target: CpuTarget = TARGET
     anchors: bool = True
     loops: bool = True
+    here: bool = True
     compiled: list[str] = field(default_factory=list)
 
-    def tactics(self, kernel: Kernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
+    def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
         wanted = self.anchors if isinstance(kernel, AnchorKernel) else self.loops
-        return backend.tactics(kernel, target, level) if wanted else ()
+        return super().tactics(kernel, effort) if wanted else ()
 
-    def compile_kernel(self, kernel: Kernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
+    def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         self.compiled.append(str(tactic))
-        return backend.compile_kernel(kernel, tactic, target)
+        return super().compile(kernel, tactic)
 
-    def pack(self, array: Any, packing: Any) -> Any:
-        return backend.pack(array, packing)
-
-    def kernel_text(self, kernel: Kernel) -> str:
-        return backend.kernel_text(kernel)
+    def can_measure(self) -> bool:
+        return self.here
 
 
-def product() -> Lowerer:
+def kernels(spy: Spy, rows: int = 6, copies: int = 1) -> Kernels:
+    """`copies` products of one shape."""
     g = GraphBuilder()
-    x = g.input("x", TensorType(F32, (6, 8)))
-    y = g.add1(MatMul(), x, g.constant(np.ones((8, 40), np.float32)))
-    graph = g.finish([("y", y)])
+    x = g.input("x", TensorType(F32, (rows, 40)))
+    for _ in range(copies):
+        x = g.add1(MatMul(), x, g.constant(np.ones((40, 40), np.float32)))
+    graph = g.finish([("y", x)])
     lowered = lower_nodes(graph)
-    return Lowerer(graph, lowered, partition(graph, lowered, Trace()))
+    parts = partition(graph, lowered, Trace())
+    return lower_all(graph, lowered, parts, lambda k: bool(spy.tactics(k, EFFORTS[1])))
 
 
-def tuner(spy: Spy, level: int, cache: TimingCache | None = None, measure: bool = True) -> Tuner:
-    times = TimingCache() if cache is None else cache
-    return Tuner(spy, TARGET, level, {}, times, measure, Trace())
+def choose(
+    spy: Spy, level: int, found: Kernels | None = None, cache: TimingCache | None = None
+) -> list[Launch]:
+    found = kernels(spy) if found is None else found
+    tuner = Tuner(spy, EFFORTS[level], {}, cache or TimingCache(), Trace())
+    candidates = tuner.measure(tuner.candidates(found))
+    return tuner.launches(found, candidates, fastest(candidates))
 
 
 def test_low_levels_take_the_first_tactic_unmeasured() -> None:
-    spy, lower = Spy(), product()
-    choice = tuner(spy, 2).choose(lower.partition.regions[0], lower)
-    assert spy.compiled == [str(choice.tactic)]
+    spy = Spy()
+    (launch,) = choose(spy, 2)
+    assert spy.compiled == [launch.tactic]
 
 
-def test_other_processors_are_not_measured() -> None:
-    spy, lower = Spy(), product()
-    tuner(spy, 3, measure=False).choose(lower.partition.regions[0], lower)
+def test_other_machines_are_not_measured() -> None:
+    spy = Spy(here=False)
+    choose(spy, 3)
     assert len(spy.compiled) == 1
 
 
 def test_measured_times_go_to_the_cache_and_come_back() -> None:
-    spy, lower, cache = Spy(), product(), TimingCache()
-    region = lower.partition.regions[0]
-    first = tuner(spy, 3, cache).choose(region, lower)
-    assert len(cache) == len(spy.compiled) > 1
+    spy, cache = Spy(), TimingCache({"other": 1.0})
+    (first,) = choose(spy, 3, cache=cache)
+    assert len(cache) - 1 == len(spy.compiled) > 1
     again = Spy()
-    assert tuner(again, 3, cache).choose(region, lower).tactic == first.tactic
-    assert again.compiled == [str(first.tactic)]
+    assert choose(again, 3, cache=cache)[0].tactic == first.tactic
+    assert again.compiled == [first.tactic]
 
 
 def test_the_fastest_cached_tactic_wins() -> None:
-    lower = product()
-    region = lower.partition.regions[0]
-    kernel = lower(region).kernel  # type: ignore[union-attr]
-    tactics = backend.tactics(kernel, TARGET, 3)
+    spy = Spy()
+    found = kernels(spy)
+    text, tactics = kernel_text(found[0].kernel), spy.tactics(found[0].kernel, EFFORTS[3])
     for winner in tactics:
         cache = TimingCache()
         for t in tactics:
-            key = TimingCache.key(backend.kernel_text(kernel), str(t), "", TARGET.fingerprint)
+            key = TimingCache.key(spy.generator, text, str(t), "", TARGET.fingerprint)
             cache.put(key, 1.0 if t == winner else 2.0)
-        assert tuner(Spy(), 3, cache).choose(region, lower).tactic == winner
+        assert choose(Spy(), 3, found, cache)[0].tactic == str(winner)
 
 
 def test_equal_kernels_are_compiled_once() -> None:
-    spy, lower = Spy(), product()
-    t = tuner(spy, 1)
-    region = lower.partition.regions[0]
-    assert t.choose(region, lower).compiled is t.choose(region, lower).compiled
+    spy = Spy()
+    first, second = choose(spy, 1, kernels(spy, copies=2))
+    assert first.compiled is second.compiled
     assert len(spy.compiled) == 1
 
 
+def test_a_choice_sees_all_kernels_and_is_obeyed() -> None:
+    spy = Spy()
+    found = kernels(spy, copies=2)
+    tuner = Tuner(spy, EFFORTS[3], {}, TimingCache(), Trace())
+    candidates = tuner.candidates(found)
+    assert [len(c.tactics) for c in candidates] == [4]
+    for i, tactic in enumerate(candidates[0].tactics):
+        launches = tuner.launches(found, candidates, [i])
+        assert {x.tactic for x in launches} == {str(tactic)}
+
+
 def test_refused_template_falls_back_to_the_loop_nest() -> None:
-    spy, lower = Spy(anchors=False), product()
-    choice = tuner(spy, 1).choose(lower.partition.regions[0], lower)
-    assert not isinstance(choice.lowered.kernel, AnchorKernel)
+    (launch,) = choose(Spy(anchors=False), 1)
+    assert not isinstance(launch.lowered.kernel, AnchorKernel)
 
 
 def test_no_code_at_all_is_one_clear_error() -> None:
-    lower = product()
-    with pytest.raises(CompileError, match=r"MatMul.*has no code for x86-64"):
-        tuner(Spy(anchors=False, loops=False), 1).choose(lower.partition.regions[0], lower)
+    with pytest.raises(CompileError, match=r"MatMul.*has no code for cpu:x86-64"):
+        choose(Spy(anchors=False, loops=False), 1)
 
 
 def test_tensors_that_do_not_fit_into_memory_are_one_clear_error() -> None:
-    g = GraphBuilder()
-    x = g.input("x", TensorType(F32, (2**35, 8)))
-    graph = g.finish([("y", g.add1(MatMul(), x, g.constant(np.ones((8, 4), np.float32))))])
-    lowered = lower_nodes(graph)
-    lower = Lowerer(graph, lowered, partition(graph, lowered, Trace()))
+    spy = Spy()
     with pytest.raises(ExecutionError, match=r"matmul \(MatMul\).*do not fit into memory"):
-        tuner(Spy(), 3).choose(lower.partition.regions[0], lower)
+        choose(spy, 3, kernels(spy, rows=2**31))

@@ -12,7 +12,7 @@ from braze.tuning.timing_cache import TimingCache
 
 def test_round_trip(tmp_path: Path) -> None:
     cache = TimingCache()
-    key = TimingCache.key("kernel", "gemm(mr=12)", "batch=1", "cpu-avx512-t2")
+    key = TimingCache.key("braze 1", "kernel", "gemm(mr=12)", "batch=1", "cpu-avx512-t2")
     cache.put(key, 1.5e-6)
     path = str(tmp_path / "times.json")
     cache.save(path)
@@ -21,11 +21,11 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_key_depends_on_every_part() -> None:
-    parts = ["kernel", "tactic", "n=1", "cpu"]
+    parts = ["braze 1", "kernel", "tactic", "n=1", "cpu"]
     keys = {TimingCache.key(*parts)}
-    for i in range(4):
+    for i in range(5):
         keys.add(TimingCache.key(*[p + "x" * (i == j) for j, p in enumerate(parts)]))
-    assert len(keys) == 5
+    assert len(keys) == 6
 
 
 def test_missing_file_is_empty(tmp_path: Path) -> None:

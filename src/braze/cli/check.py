@@ -6,21 +6,15 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 
+from braze.builder import make_kernels
 from braze.cli.options import add_build_arguments, build_keywords
 from braze.cli.report import section
-from braze.codegen.cpu import backend
+from braze.codegen.catalog import find_backend
 from braze.core.config import BuildConfig
 from braze.core.errors import ProfileError
-from braze.core.target import CpuTarget
 from braze.core.trace import Trace
 from braze.frontend.onnx.findings import Finding
 from braze.frontend.onnx.importer import check_model, import_network
-from braze.fusion.lower import Lowerer
-from braze.fusion.partition import lower_nodes, partition
-from braze.fusion.region import Region
-from braze.passes.base import PassContext
-from braze.passes.pipeline import run_pipeline
-from braze.runtime.native import host_isa
 
 HELP = "tell which parts of an ONNX model run, in which precision, and what cannot and why"
 
@@ -75,30 +69,15 @@ def kernel_lines(args: argparse.Namespace, keywords: dict[str, object]) -> list[
     """
     shapes, values = keywords["shapes"], keywords["values"]
     imported = import_network(args.model, shapes=shapes, values=values)  # type: ignore[arg-type]
-    target = CpuTarget(args.isa or host_isa(), args.threads or 1)
+    backend = find_backend(args.target, args.threads or 1)
     config = BuildConfig(optimization_level=args.builderOptimizationLevel)
-    trace = Trace()
-    graph = run_pipeline(imported.graph, PassContext(config, target, trace))
-    lowered = lower_nodes(graph)
-    parts = partition(graph, lowered, trace, fuse=config.optimization_level > 0)
-    lower = Lowerer(graph, lowered, parts)
     kinds: Counter[tuple[str, str]] = Counter()
     lines = []
-    for region in parts.regions:
-        template = first_template(lower, region, target, config.optimization_level)
-        kinds[(region.root.dtype.name, template)] += 1
+    for k in make_kernels(imported.graph, config, backend, Trace()).kernels:
+        tactics = backend.tactics(k.kernel, config.effort)
+        template = tactics[0].template if tactics else "none"
+        kinds[(k.region.root.dtype.name, template)] += 1
         if args.verbose:
-            lines.append(f"  {region.root.dtype} {template}: {region.label}")
+            lines.append(f"  {k.region.root.dtype} {template}: {k.region.label}")
     summary = [f"{n:>5} {dtype:<10} {template}" for (dtype, template), n in sorted(kinds.items())]
     return summary + lines
-
-
-def first_template(lower: Lowerer, region: Region, target: CpuTarget, level: int) -> str:
-    """The template a region gets without measuring, "none" when it has no code at all."""
-    for fallback in (False, True):
-        lowered = lower(region, fallback=fallback)
-        if lowered is not None:
-            tactics = backend.tactics(lowered.kernel, target, level)
-            if tactics:
-                return str(tactics[0].template)
-    return "none"

@@ -158,7 +158,8 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
         help="fix small inputs to a content known at build time, e.g. sizes:1x3x64x64")  # fmt: skip
     add("--threads", type=int, metavar="N",
         help="worker threads of a run (0, the default: all processors)")  # fmt: skip
-    add("--isa", metavar="NAME", help="instruction set to generate (this machine's by default)")
+    add("--target", metavar="NAME", default="cpu",
+        help="cpu (the default), or one of its instruction sets, cpu:avx2")  # fmt: skip
     add("--builderOptimizationLevel", type=int, default=3, metavar="0..5",
         help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
     add("--timingCacheFile", type=file_name, metavar="FILE",
@@ -176,7 +177,7 @@ def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
         shapes = dict(parse_shapes(args.shapes, "--shapes"))
     return {
         "threads": args.threads,
-        "isa": args.isa,
+        "target": args.target,
         "shapes": shapes,
         "values": _build_values(args),
         "optimization_level": args.builderOptimizationLevel,

@@ -1,9 +1,10 @@
-"""Build options: frozen data, checked on construction."""
+"""Build options: frozen data, checked on construction, and what each optimization level does."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Final
 
 from braze.core.errors import ConfigError
 
@@ -12,12 +13,44 @@ PRECISIONS = ("fp32",)
 
 
 @dataclass(frozen=True, slots=True)
+class Effort:
+    """What one optimization level does. The compiler asks this, never the number of a level.
+
+    fuse: rewrite the graph and fuse its ops into kernels; without, a kernel an op.
+    measure: time tactics on this machine and keep the fastest; without, take the first.
+    tactics: the most tactics that are offered for a product, a convolution or an attention.
+    transforms: how many sizes of transformed convolutions (Winograd) are offered where a rule on
+    the sizes says that they pay; they round differently from the direct sum. With 1 the rule
+    chooses, so that two builds of one model agree; with 2 measurement does.
+    loop_slack: how much dearer than the best, by estimate, a schedule of a loop nest may be and
+    still be offered; unrolls: the vectors per step it is offered with (0: by the nest).
+    """
+
+    fuse: bool
+    measure: bool
+    tactics: int = 1
+    transforms: int = 0
+    loop_slack: float = 1.0
+    unrolls: tuple[int, ...] = (0,)
+
+
+# optimization level -> what it does; `about` in the help of the command line says it in words
+EFFORTS: Final = (
+    Effort(fuse=False, measure=False),
+    Effort(fuse=True, measure=False),
+    Effort(fuse=True, measure=False, transforms=1),
+    Effort(True, True, tactics=4, transforms=1, loop_slack=1.5, unrolls=(0, 1, 4)),
+    Effort(True, True, tactics=8, transforms=2, loop_slack=4.0, unrolls=(0, 1, 4)),
+    Effort(True, True, tactics=16, transforms=2, loop_slack=1000.0, unrolls=(0, 1, 2, 4, 8)),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class BuildConfig:
     """What `braze.build` was asked for.
 
-    optimization_level: 0 no fusion and no tuning, 1 fusion only, 2 cost model,
-    3 measured (default), 4-5 measured over more tactics; debug: intermediate tensor names that can
-    be read back.
+    optimization_level: an index of EFFORTS; debug: intermediate tensor names that can be read
+    back.
     """
 
     precision: str = "fp32"
@@ -30,9 +63,14 @@ class BuildConfig:
             raise ConfigError(
                 f"precision {self.precision!r} is not available; use one of {', '.join(PRECISIONS)}"
             )
-        if self.optimization_level not in range(6):
+        if self.optimization_level not in range(len(EFFORTS)):
             raise ConfigError(f"optimization_level={self.optimization_level} is not in 0..5")
         if not isinstance(self.timing_cache, (str, os.PathLike, type(None))):
             raise ConfigError(f"timing_cache={self.timing_cache!r} is not the name of a file")
         if not all(isinstance(name, str) for name in self.debug):
             raise ConfigError(f"debug={self.debug!r} is not a sequence of tensor names")
+
+    @property
+    def effort(self) -> Effort:
+        """What the optimization level does."""
+        return EFFORTS[self.optimization_level]

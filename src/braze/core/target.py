@@ -1,40 +1,48 @@
-"""Targets: what code is generated for. Frozen, hashable, part of every cache key."""
+"""Target: what code is generated for. Frozen data that one backend makes and understands.
+
+`braze.build(target=...)` names one by text, "cpu" or "cpu:avx2": a backend, and a variant of its
+targets (none: what this machine has). `braze.codegen.catalog` finds the backend.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
-
-from braze.core.errors import ConfigError
-
-# isa name -> (LLVM cpu, LLVM feature string, vector bits)
-ISAS: Final = {
-    "avx512": ("x86-64-v4", "+avx512f,+avx512bw,+avx512dq,+avx512vl,-prefer-256-bit", 512),
-    "avx2": ("x86-64-v3", "", 256),
-    "x86-64": ("x86-64", "", 128),
-}
+from typing import Any, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class CpuTarget:
-    """A CPU: instruction set (a key of ISAS), worker threads, and cache sizes in bytes."""
-
-    isa: str
-    threads: int
-    l1_bytes: int = 32 << 10
-    l2_bytes: int = 1 << 20
-
-    def __post_init__(self) -> None:
-        if self.isa not in list(ISAS):
-            raise ConfigError(f"isa {self.isa!r} is not one of {', '.join(ISAS)}")
-        if not 1 <= self.threads <= 1024:
-            raise ConfigError(f"threads={self.threads} is outside 1..1024; use 0 for all")
+class Target(Protocol):
+    """A frozen, hashable value. Only its own backend looks further than this."""
 
     @property
-    def vector_bits(self) -> int:
-        return ISAS[self.isa][2]
+    def name(self) -> str:
+        """The text that gives this target again: "cpu:avx2"."""
+
+    @property
+    def threads(self) -> int:
+        """Host threads of one run."""
 
     @property
     def fingerprint(self) -> str:
-        """What compiled code and timings depend on."""
-        return f"cpu-{self.isa}-t{self.threads}"
+        """Everything that a measured time depends on besides the code: machine, threads, caches."""
+
+    def describe(self) -> dict[str, Any]:
+        """What the engine file says about its target: JSON-able, the same in every build."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What pays on a target: costs by which passes and fusion choose among right answers.
+
+    Costs count instructions per element. cheap_cost: what may be computed again instead of stored;
+    heavy_cost: an exp, log, division or the like; max_cost: the most a kernel computes on the way;
+    small_elements: a tensor so small that computing it again beats a kernel of its own.
+    channels_last: numbers of spatial axes whose convolutions have templates that read channels
+    last; narrow_columns: products of fewer columns waste what a wider one would use.
+    """
+
+    cheap_cost: int = 4
+    heavy_cost: int = 20
+    max_cost: int = 400
+    small_elements: int = 4096
+    channels_last: frozenset[int] = frozenset({1, 2})
+    narrow_columns: int = 32

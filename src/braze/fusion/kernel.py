@@ -6,7 +6,7 @@ Both are frozen data; their text keys the timing cache and is what the inspector
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
 
 from braze.core.dims import Dim
@@ -71,20 +71,40 @@ class Packing:
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledKernel:
-    """Machine code for one kernel and tactic.
+class Code:
+    """What a backend made of a kernel: bytes of one kind that only its runtime reads.
 
-    params: the sizes the code reads at run time, in order. packings: constant slots that must be
-    repacked. scratch_bytes: bytes of workspace *per worker* (0: none); when not 0, one extra
-    buffer of num_workers * scratch_bytes follows the outputs. Buffers are passed as: inputs in
-    slot order, outputs in slot order, scratch. `parallel` is False for code that must run on one
-    worker.
+    kind: "elf" (a relocatable object); entry: the symbol to call in it; needs: what the machine
+    must have, in the backend's words ("avx512").
     """
 
+    kind: str
     entry: str
-    isa: str
-    object_bytes: bytes
-    params: tuple[Dim, ...]
+    needs: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HostLaunch:
+    """Run by the threads of the host: `parallel` is False for code that must run on one worker.
+
+    scratch_bytes: bytes of workspace *per worker* (0: none); when not 0, one extra buffer of
+    num_workers * scratch_bytes follows the outputs.
+    """
+
     parallel: bool
-    packings: tuple[tuple[int, Packing], ...] = ()
     scratch_bytes: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """Code for one kernel and tactic, and how it is launched.
+
+    params: the sizes the code reads at run time, in order. packings: constant slots that must be
+    repacked. Buffers are passed as: inputs in slot order, outputs in slot order, scratch.
+    """
+
+    code: Code
+    params: tuple[Dim, ...]
+    launch: HostLaunch
+    packings: tuple[tuple[int, Packing], ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from braze.core.dims import Shape
@@ -154,6 +154,24 @@ class Lowerer:
         out = TensorSpec(region.root.dtype, shape)
         kernel = AnchorKernel(low.spec, inliner.specs, out, value, constant)
         return LoweredRegion(region, kernel, tuple(inliner.slots))
+
+
+def lower_all(
+    graph: Graph,
+    lowered: Mapping[Node, Lowering],
+    parts: Partition,
+    has_template: Callable[[Kernel], bool],
+) -> tuple[LoweredRegion, ...]:
+    """The kernel of every region, in execution order; anchors without a template as loop nests."""
+    lower = Lowerer(graph, lowered, parts)
+    out = []
+    for region in parts.regions:
+        found = lower(region)
+        if found is None or not has_template(found.kernel):
+            found = lower(region, fallback=True) or found
+        assert found is not None, region
+        out.append(found)
+    return tuple(out)
 
 
 def _map_nest(nest: LoopNest, f: object) -> LoopNest:

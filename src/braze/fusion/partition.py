@@ -54,9 +54,15 @@ def partition(
     *,
     fuse: bool = True,
     keep: frozenset[Value] = frozenset(),
+    keep_all: bool = False,
 ) -> Partition:
-    """Split the graph into regions. `keep`: values that must exist in memory (debug tensors)."""
-    state = Placement(graph, lowered, keep | graph.output_values, fuse, trace, Sizes(graph))
+    """Split the graph into regions.
+
+    keep: values that must exist in memory (debug tensors); keep_all: every value that has memory
+    keeps it to itself, so that it can be read after a run.
+    """
+    pinned = keep | graph.output_values
+    state = Placement(graph, lowered, pinned, fuse, trace, Sizes(graph), keep_all)
     place_values(state)
     if fuse:
         for node in reversed(graph.nodes):

@@ -39,6 +39,7 @@ class Placement:
     fuse: bool
     trace: Trace
     sizes: Sizes
+    keep_all: bool = False  # no output's binding holds the bytes of another value
     in_memory: set[Value] = field(default_factory=set)
     alias_sources: set[Value] = field(default_factory=set)
     claimed: set[Value] = field(default_factory=set)  # bases held by an output's binding
@@ -108,7 +109,7 @@ def _place_reshape(state: Placement, node: Node, homes: frozenset[Home] | None) 
     if homes and computed and v.shape[-1:] == source.shape[-1:]:
         state.homes[v] = homes
         return
-    if v in state.pinned and not _claims_base(state, v):
+    if v in state.pinned and (state.keep_all or not _claims_base(state, v)):
         state.in_memory.add(v)
         return
     state.aliases[v] = source

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from braze.core.config import BuildConfig
-from braze.core.target import CpuTarget
 from braze.core.trace import Trace
 from braze.ir.graph import Graph
 from braze.ir.text import print_graph
 from braze.ir.verify import verify
+from braze.ops.abilities import Abilities, Unlimited
 
 
 @dataclass(frozen=True)
 class PassContext:
-    """What every pass is told: the build options, the target, and where to record decisions."""
+    """What every pass is told: the build options, what the backend can do, and where to record."""
 
     config: BuildConfig = field(default_factory=BuildConfig)
-    target: CpuTarget = field(default_factory=lambda: CpuTarget("avx2", 1))
+    backend: Abilities = field(default_factory=Unlimited)
     trace: Trace = field(default_factory=Trace)
 
 

@@ -1,4 +1,4 @@
-"""Which passes run at which optimization level, in order: literal tuples."""
+"""Which passes run, in order: literal tuples, with optimization and without."""
 
 from __future__ import annotations
 
@@ -51,17 +51,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     eliminate_dead,
 )
 
-# optimization_level -> passes
-PIPELINES: Final[tuple[tuple[Pass, ...], ...]] = (
-    LEGALIZE,
-    OPTIMIZE,
-    OPTIMIZE,
-    OPTIMIZE,
-    OPTIMIZE,
-    OPTIMIZE,
-)
-
 
 def run_pipeline(graph: Graph, ctx: PassContext) -> Graph:
-    """Optimize `graph` for ctx.config.optimization_level; every node left can be lowered."""
-    return run_passes(graph, PIPELINES[ctx.config.optimization_level], ctx)
+    """Optimize `graph` as far as the effort of the build goes; every node left can be lowered."""
+    return run_passes(graph, OPTIMIZE if ctx.config.effort.fuse else LEGALIZE, ctx)

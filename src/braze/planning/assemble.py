@@ -24,24 +24,15 @@ from braze.engine.plan import (
     Weight,
 )
 from braze.fusion.in_place import in_place_slots
-from braze.fusion.kernel import CompiledKernel, Packing
-from braze.fusion.lower import LoweredRegion
+from braze.fusion.kernel import Code, Packing
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Value
 from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
 from braze.planning.sizes import SizeTable
+from braze.tuning.select import Launch
 
 Ranges = Mapping[str, tuple[int, int, int]]  # symbol -> (min, opt, max)
 Pack = Callable[[np.ndarray[Any, Any], Packing], np.ndarray[Any, Any]]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One kernel of the finished network: what runs, on which values, and why."""
-
-    lowered: LoweredRegion
-    compiled: CompiledKernel
-    tactic: str
 
 
 @dataclass
@@ -214,15 +205,15 @@ class _Hazards:
 
 
 def _steps(a: _Assembler) -> tuple[tuple[Step, ...], tuple[KernelCode, ...]]:
-    codes: dict[bytes, int] = {}
+    codes: dict[Code, int] = {}
     kernels: list[KernelCode] = []
     steps: list[Step] = []
     hazards = _Hazards()
     for i, launch in enumerate(a.launches):
         c = launch.compiled
-        if c.object_bytes not in codes:
-            codes[c.object_bytes] = len(kernels)
-            kernels.append(KernelCode(c.entry, c.isa, c.object_bytes))
+        if c.code not in codes:
+            codes[c.code] = len(kernels)
+            kernels.append(KernelCode(c.code.entry, c.code.needs, c.code.data))
         packings = dict(c.packings)
         refs = []
         for slot, v in enumerate(launch.lowered.inputs):
@@ -234,17 +225,17 @@ def _steps(a: _Assembler) -> tuple[tuple[Step, ...], tuple[KernelCode, ...]]:
         reads = [r.buffer for r in refs]
         refs += [BufferRef(a.of_value[v]) for v in launch.lowered.region.outputs]
         writes = [r.buffer for r in refs[len(reads) :]]
-        if c.scratch_bytes != 0:
-            scratch = _Storage("arena", c.scratch_bytes * a.threads, "scratch", i, i)
+        if c.launch.scratch_bytes != 0:
+            scratch = _Storage("arena", c.launch.scratch_bytes * a.threads, "scratch", i, i)
             refs.append(BufferRef(a.new(scratch)))
         region = launch.lowered.region
         steps.append(
             Step(
-                kernel=codes[c.object_bytes],
+                kernel=codes[c.code],
                 name=f"{region.root.name} [{region.label}]",
                 buffers=tuple(refs),
                 params=tuple(a.sizes.index(p) for p in c.params),
-                parallel=c.parallel,
+                parallel=c.launch.parallel,
                 after=hazards.step(i, reads, writes),
                 origins=region.origins,
                 tactic=launch.tactic,

@@ -1,129 +1,154 @@
-"""Choose a tactic for every kernel: from the timing cache, by measurement, or the first one.
+"""Choose a tactic for every kernel of a network: measured, from the timing cache, or the first.
 
 Backends list their tactics best guess first, so that the first is what runs where nothing may be
-measured (optimization levels 0 to 2, or another processor's code).
+measured (low optimization levels, or code for another machine). Kernels are measured as a set and
+chosen as a set, so that a choice may look at its neighbours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-
+from braze.codegen.backend import Backend
+from braze.core.config import Effort
 from braze.core.errors import CompileError, ExecutionError
-from braze.core.target import CpuTarget
 from braze.core.trace import Trace
-from braze.fusion.kernel import CompiledKernel, Kernel, Packing, Tactic
-from braze.fusion.lower import LoweredRegion, Lowerer
-from braze.fusion.region import Region
-from braze.tuning.measure import Workload
+from braze.fusion.kernel import CompiledKernel, Kernel, Tactic
+from braze.fusion.kernel_text import kernel_text
+from braze.fusion.lower import LoweredRegion
 from braze.tuning.timing_cache import TimingCache
-
-Array = np.ndarray[Any, Any]
-MEASURED_FROM_LEVEL = 3
-
-
-class Backend(Protocol):
-    """What the tuner needs of a code generator."""
-
-    def tactics(self, kernel: Kernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]: ...
-
-    def compile_kernel(
-        self, kernel: Kernel, tactic: Tactic, target: CpuTarget
-    ) -> CompiledKernel: ...
-
-    def pack(self, array: Array, packing: Packing) -> Array: ...
-
-    def kernel_text(self, kernel: Kernel) -> str: ...
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What was chosen for one region."""
+class Candidates:
+    """One distinct kernel of a network and the tactics that may run it, best guess first.
+
+    first: where the network uses it first; seconds: a measured time for each tactic, or empty.
+    """
+
+    first: LoweredRegion
+    text: str
+    tactics: tuple[Tactic, ...]
+    seconds: tuple[float, ...] = ()
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.first.kernel
+
+    @property
+    def place(self) -> str:
+        """The kernel in words, for messages."""
+        return f"region {self.first.region.root.name} ({self.first.region.label})"
+
+
+# which tactic runs each kernel of a network, as indexes of their `tactics`
+Choose = Callable[[Sequence[Candidates]], Sequence[int]]
+
+
+def fastest(kernels: Sequence[Candidates]) -> list[int]:
+    """Of each kernel the tactic with the smallest time, the first one where nothing is measured."""
+    return [k.seconds.index(min(k.seconds)) if k.seconds else 0 for k in kernels]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of the finished network: what runs, on which values, and why."""
 
     lowered: LoweredRegion
     compiled: CompiledKernel
-    tactic: Tactic
+    tactic: str
 
 
 @dataclass
 class Tuner:
-    """Chooses tactics for the regions of one build; equal kernels are compiled once.
+    """The steps of one build's choice, each over all kernels; equal kernels are compiled once.
 
-    env: sizes to measure at (the profile's opt values); measure: False where the target is not
-    this machine.
+    sizes: the value of every symbol to measure at (the profile's opt values).
     """
 
     backend: Backend
-    target: CpuTarget
-    level: int
-    env: Mapping[str, int]
+    effort: Effort
+    sizes: Mapping[str, int]
     cache: TimingCache
-    measure: bool
     trace: Trace
-    _chosen: dict[str, tuple[CompiledKernel, Tactic]] = field(default_factory=dict)
+    _compiled: dict[tuple[str, Tactic], CompiledKernel] = field(default_factory=dict)
 
-    def choose(self, region: Region, lower: Lowerer) -> Choice:
-        """The kernel, its code and its tactic for one region.
+    def candidates(self, lowered: Sequence[LoweredRegion]) -> list[Candidates]:
+        """The distinct kernels in order of first use; raises CompileError for one without code."""
+        found: dict[str, Candidates] = {}
+        for low in lowered:
+            text = kernel_text(low.kernel)
+            if text in found:
+                continue
+            found[text] = Candidates(low, text, self.backend.tactics(low.kernel, self.effort))
+            if not found[text].tactics:
+                raise CompileError(
+                    f"{found[text].place} has no code for {self.backend.target.name}; "
+                    "please report this model"
+                )
+        return list(found.values())
 
-        Raises CompileError when neither a template nor the generic loop nest can compile it.
-        """
-        lowered = lower(region)
-        assert lowered is not None
-        tactics = self.backend.tactics(lowered.kernel, self.target, self.level)
-        if not tactics:
-            fallback = lower(region, fallback=True)
-            if fallback is not None:
-                lowered = fallback
-                tactics = self.backend.tactics(lowered.kernel, self.target, self.level)
-        if not tactics:
-            raise CompileError(
-                f"region {region.root.name} ({region.label}) has no code for "
-                f"{self.target.isa}; please report this model"
-            )
-        text = self.backend.kernel_text(lowered.kernel)
-        if text not in self._chosen:
-            self._chosen[text] = self._pick(region, lowered.kernel, tactics, text)
-        compiled, tactic = self._chosen[text]
-        return Choice(lowered, compiled, tactic)
+    def measure(self, kernels: Sequence[Candidates]) -> list[Candidates]:
+        """The same with times, where the effort and the machine allow to measure them."""
+        if not self.effort.measure or not self.backend.can_measure():
+            return list(kernels)
+        out = []
+        for i, k in enumerate(kernels):
+            out.append(self._measured(k) if len(k.tactics) > 1 else k)
+            self.trace.report("measure", i + 1, len(kernels))
+        return out
 
-    def _pick(
-        self, region: Region, kernel: Kernel, tactics: tuple[Tactic, ...], text: str
-    ) -> tuple[CompiledKernel, Tactic]:
-        if len(tactics) == 1 or self.level < MEASURED_FROM_LEVEL or not self.measure:
-            return self.backend.compile_kernel(kernel, tactics[0], self.target), tactics[0]
-        sizes = ",".join(f"{k}={v}" for k, v in sorted(self.env.items()))
-        keys = [TimingCache.key(text, str(t), sizes, self.target.fingerprint) for t in tactics]
-        times = [self.cache.get(k) for k in keys]
-        built: dict[int, CompiledKernel] = {}
-        if any(t is None for t in times):
+    def launches(
+        self,
+        lowered: Sequence[LoweredRegion],
+        kernels: Sequence[Candidates],
+        chosen: Sequence[int],
+    ) -> list[Launch]:
+        """The code of every kernel by its chosen tactic, in execution order."""
+        tactic_of: dict[str, Tactic] = {}
+        for k, index in zip(kernels, chosen, strict=True):
+            tactic_of[k.text] = k.tactics[index]
+            if k.seconds:
+                self.trace.decide(
+                    "tactic",
+                    name=k.first.region.root.name,
+                    chosen=str(k.tactics[index]),
+                    candidates=[str(t) for t in k.tactics],
+                )
+        out = []
+        for i, low in enumerate(lowered):
+            text = kernel_text(low.kernel)
+            compiled = self._compile(low.kernel, text, tactic_of[text])
+            out.append(Launch(low, compiled, str(tactic_of[text])))
+            self.trace.report("compile", i + 1, len(lowered))
+        return out
+
+    def _compile(self, kernel: Kernel, text: str, tactic: Tactic) -> CompiledKernel:
+        key = (text, tactic)
+        if key not in self._compiled:
+            self._compiled[key] = self.backend.compile(kernel, tactic)
+        return self._compiled[key]
+
+    def _measured(self, k: Candidates) -> Candidates:
+        sizes = ",".join(f"{name}={v}" for name, v in sorted(self.sizes.items()))
+        generator, machine = self.backend.generator, self.backend.target.fingerprint
+        keys = [TimingCache.key(generator, k.text, str(t), sizes, machine) for t in k.tactics]
+        known = [self.cache.get(key) for key in keys]
+        missing = [i for i, seconds in enumerate(known) if seconds is None]
+        if missing:
             try:
-                work = Workload(kernel, self.env, self.target.threads)
+                work = self.backend.workload(k.kernel, self.sizes)
             except MemoryError:
                 raise ExecutionError(
-                    f"region {region.root.name} ({region.label}) can not be measured: its tensors "
-                    "at the opt shapes do not fit into memory; use smaller opt shapes, or "
-                    "optimization_level=2, which measures nothing"
+                    f"{k.place} can not be measured: its tensors at the opt shapes do not fit "
+                    "into memory; use smaller opt shapes, or optimization_level=2, which "
+                    "measures nothing"
                 ) from None
-            best = float("inf")
-            for i, tactic in enumerate(tactics):
-                known = times[i]
-                if known is None:
-                    built[i] = self.backend.compile_kernel(kernel, tactic, self.target)
-                    known = work.seconds(built[i], self.backend.pack, best)
-                    self.cache.put(keys[i], known)
-                    times[i] = known
-                best = min(best, known)
-        final = [float("inf") if t is None else t for t in times]
-        winner = min(range(len(tactics)), key=lambda i: (final[i], i))
-        self.trace.decide(
-            "tactic",
-            name=region.root.name,
-            chosen=str(tactics[winner]),
-            candidates=[str(t) for t in tactics],
-        )
-        if winner not in built:
-            built[winner] = self.backend.compile_kernel(kernel, tactics[winner], self.target)
-        return built[winner], tactics[winner]
+        for i in missing:
+            best = min((t for t in known if t is not None), default=float("inf"))
+            compiled = self._compile(k.kernel, k.text, k.tactics[i])
+            seconds = work.seconds(compiled, best)
+            known[i] = seconds
+            self.cache.put(keys[i], seconds)
+        return replace(k, seconds=tuple(t for t in known if t is not None))

@@ -14,7 +14,6 @@ from braze.core.errors import FileError
 from braze.core.files import describe_os_error, replacing, writable_target
 
 FORMAT = 1
-GENERATOR = "braze-cpu-1"  # change with every change to what tactics mean
 
 
 class TimingCache:
@@ -24,9 +23,12 @@ class TimingCache:
         self._times = dict(times or {})
 
     @staticmethod
-    def key(kernel_text: str, tactic: str, sizes: str, fingerprint: str) -> str:
-        """Hash of everything a measured time depends on."""
-        text = "\n".join((GENERATOR, kernel_text, tactic, sizes, fingerprint))
+    def key(generator: str, kernel_text: str, tactic: str, sizes: str, machine: str) -> str:
+        """Hash of everything a measured time depends on.
+
+        generator, machine: `Backend.generator` and `Target.fingerprint`.
+        """
+        text = "\n".join((generator, machine, kernel_text, tactic, sizes))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def get(self, key: str) -> float | None:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor, pack_anchor
+from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor
+from braze.codegen.cpu.packing import pack_anchor
+from braze.codegen.cpu.target import ISAS, CpuTarget
 from braze.codegen.reference import run_kernel
+from braze.core.config import EFFORTS
 from braze.core.dims import Dim, evaluate
 from braze.core.dtypes import F32, I64, DType
-from braze.core.target import ISAS, CpuTarget
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr, axis, binary, const, hole, load, unary
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
@@ -186,7 +188,7 @@ class Compiled:
     def __init__(self, kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> None:
         self.kernel = kernel
         self.code: CompiledKernel = compile_anchor(kernel, tactic, target)
-        self.loaded = LoadedKernel(self.code.object_bytes, self.code.entry)
+        self.loaded = LoadedKernel(self.code.code.data, self.code.code.entry)
 
     def __call__(self, inputs: Sequence[Array], env: Env, workers: int = 1) -> Array:
         """The output; every byte outside of it must keep its content."""
@@ -199,8 +201,8 @@ class Compiled:
         memory = np.full(size + 2 * guard, np.nan, self.kernel.output.dtype.numpy)
         out = memory[guard : guard + size]
         buffers: list[Array] = [*arrays, out]
-        scratch = evaluate(self.code.scratch_bytes, env)
-        if self.code.scratch_bytes != 0:
+        scratch = evaluate(self.code.launch.scratch_bytes, env)
+        if self.code.launch.scratch_bytes != 0:
             # what is in scratch must not matter
             buffers.append(np.full(max(1, scratch * workers), 0xFF, np.uint8))
         params = [evaluate(d, env) for d in self.code.params]
@@ -214,7 +216,7 @@ def variants(kernel: AnchorKernel, isa: str, level: int | None = None) -> Iterat
     if level is None:
         level = 3 if isa == host_isa() else 0
     target = CpuTarget(isa, 2)
-    tactics = anchor_tactics(kernel, target, level)
+    tactics = anchor_tactics(kernel, target, EFFORTS[level])
     assert tactics, "no tactic for a kernel that has templates"
     for tactic in tactics:
         yield Compiled(kernel, tactic, target)

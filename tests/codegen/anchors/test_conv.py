@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from braze.codegen.cpu.anchors import anchor_tactics
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import F32, I64
-from braze.core.target import CpuTarget
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import axis, binary, const, load
 from braze.fusion.kernel import AnchorKernel
@@ -78,7 +79,7 @@ def test_equal_images_have_equal_bits(isa: str) -> None:
 def test_a_weight_that_is_not_constant_is_left_to_the_fallback() -> None:
     kernel = conv(1, 4, 4, (3, 3), (3, 3))
     moving = AnchorKernel(kernel.spec, kernel.inputs, kernel.output, kernel.epilogue)
-    assert anchor_tactics(moving, CpuTarget("avx2", 1), 3) == ()
+    assert anchor_tactics(moving, CpuTarget("avx2", 1), EFFORTS[3]) == ()
 
 
 @pytest.mark.parametrize("isa", host_isas())
@@ -105,6 +106,6 @@ def test_few_channels_read_lines_in_place(isa: str, window: tuple[int, int]) -> 
     """Edges to every side, and more lines than are unrolled."""
     pads = (window[0] // 2, window[1] // 2, window[0] - 1, window[1] - 1)
     kernel = conv(2, 12, 13, (2, 18), window, pads=pads, strides=(1, 2))
-    modes = {t["a"] for t in anchor_tactics(kernel, CpuTarget(isa, 2), 3)}
+    modes = {t["a"] for t in anchor_tactics(kernel, CpuTarget(isa, 2), EFFORTS[3])}
     assert modes == {"line", "patch"}
     check(kernel, {}, isa, 2 * window[0] * window[1], level=3)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from braze.codegen.cpu.anchors import anchor_tactics
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import EFFORTS
 from braze.core.dims import sym
-from braze.core.target import CpuTarget
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, check, conv, host_isas, variants
 
@@ -16,10 +17,10 @@ N, H, W = sym("n"), sym("h"), sym("w")
 
 def test_the_template_is_used() -> None:
     kernel = conv(1, 8, 8, (32, 32), (3, 3), groups=32)
-    for tactic in anchor_tactics(kernel, CpuTarget("avx512", 2), 3):
+    for tactic in anchor_tactics(kernel, CpuTarget("avx512", 2), EFFORTS[3]):
         assert tactic.template == "depthwise"
     multiplied = conv(1, 8, 8, (16, 32), (3, 3), groups=16)
-    assert anchor_tactics(multiplied, CpuTarget("avx512", 2), 0)[0].template == "conv"
+    assert anchor_tactics(multiplied, CpuTarget("avx512", 2), EFFORTS[0])[0].template == "conv"
 
 
 @pytest.mark.parametrize("isa", host_isas())

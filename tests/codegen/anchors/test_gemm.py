@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from braze.codegen.cpu.anchors import anchor_tactics
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import F16, F32, F64
-from braze.core.target import CpuTarget
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, check, host_isas, matmul, variants
 
@@ -95,11 +96,11 @@ def test_special_values_pass_through(isa: str) -> None:
 
 def test_half_types_are_left_to_the_fallback() -> None:
     kernel = matmul((), 4, 4, 4, dtype=F16)
-    assert anchor_tactics(kernel, CpuTarget("avx512", 1), 3) == ()
+    assert anchor_tactics(kernel, CpuTarget("avx512", 1), EFFORTS[3]) == ()
 
 
 def test_levels_limit_tactics() -> None:
     kernel = matmul((), 256, 3072, 768)
-    counts = [len(anchor_tactics(kernel, CpuTarget("avx512", 2), level)) for level in range(6)]
+    counts = [len(anchor_tactics(kernel, CpuTarget("avx512", 2), effort)) for effort in EFFORTS]
     assert counts[0] == 1 and counts == sorted(counts) and counts[3] >= 2
     assert kernel.inputs[0].dtype is F32

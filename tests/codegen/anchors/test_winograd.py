@@ -7,8 +7,9 @@ import pytest
 
 from braze.codegen.cpu.anchors import anchor_tactics
 from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, WEIGHT
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import EFFORTS
 from braze.core.dims import sym
-from braze.core.target import CpuTarget
 from braze.fusion.kernel import AnchorKernel, Tactic
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, Compiled, check, conv, host_isas, variants
@@ -47,16 +48,16 @@ def test_matrices_filter_a_line(size: int) -> None:
 )
 def test_a_rule_decides(kernel: AnchorKernel, used: bool) -> None:
     for level in (2, 3):
-        for found in anchor_tactics(kernel, CpuTarget("avx2", 2), level):
+        for found in anchor_tactics(kernel, CpuTarget("avx2", 2), EFFORTS[level]):
             assert (found.template == "winograd") == used
             assert not used or found["size"] == 4
-    assert anchor_tactics(kernel, CpuTarget("avx2", 2), 0)[0].template == "conv"
+    assert anchor_tactics(kernel, CpuTarget("avx2", 2), EFFORTS[0])[0].template == "conv"
 
 
 def test_large_tiles_need_few_weights_and_large_outputs() -> None:
     target = CpuTarget("avx512", 2)
     for kernel in (conv(1, 30, 30, (256, 256), (3, 3)), conv(1, 9, 9, (64, 64), (3, 3))):
-        assert {t["size"] for t in anchor_tactics(kernel, target, 3)} == {2}
+        assert {t["size"] for t in anchor_tactics(kernel, target, EFFORTS[3])} == {2}
 
 
 @pytest.mark.parametrize("isa", host_isas())

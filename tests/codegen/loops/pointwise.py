@@ -9,10 +9,10 @@ import numpy as np
 
 from braze.codegen.cpu.llvm.emit import Emitter, Env
 from braze.codegen.cpu.llvm.function import I64, KernelFunction, i64
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import sym
 from braze.core.dtypes import DType
 from braze.core.elements import stored
-from braze.core.target import CpuTarget
 from braze.expr.evaluate import evaluate
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr, axis, load

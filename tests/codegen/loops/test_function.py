@@ -11,9 +11,9 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import I64, STATUS_DATA, KernelFunction, i64
 from braze.codegen.cpu.llvm.object import compile_ir, undefined_symbols
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import sym
 from braze.core.errors import CompileError
-from braze.core.target import CpuTarget
 from braze.runtime.native import LoadedKernel
 from tests.codegen.loops.pointwise import host_isas
 

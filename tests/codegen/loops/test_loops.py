@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from braze.codegen.cpu.backend import compile_kernel, tactics
+from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
+from braze.codegen.cpu.target import CpuTarget
 from braze.codegen.reference import run_kernel
 from braze.codegen.reference.loops import empty_output
+from braze.core.config import EFFORTS
 from braze.core.dims import evaluate
-from braze.core.target import CpuTarget
 from braze.expr.loops import LoopKernel
 from braze.fusion.kernel import Tactic
 from braze.runtime.native import LoadedKernel
@@ -32,12 +33,12 @@ def run(
 ) -> tuple[int, list[Array]]:
     """(status, outputs) of the generated code."""
     target = CpuTarget(isa, 2)
-    tactic = tactic or tactics(kernel, target, 1)[0]
-    compiled = compile_kernel(kernel, tactic, target)
+    tactic = tactic or loop_tactics(kernel, target, EFFORTS[1])[0]
+    compiled = compile_loops(kernel, tactic, target)
     outputs = [empty_output(spec, env) for spec in kernel.outputs]
     params = [evaluate(d, env) for d in compiled.params]
-    loaded = LoadedKernel(compiled.object_bytes, compiled.entry)
-    workers = workers if compiled.parallel else 1
+    loaded = LoadedKernel(compiled.code.data, compiled.code.entry)
+    workers = workers if compiled.launch.parallel else 1
     status = loaded.run([*inputs, *outputs], params, workers=workers)
     return status, outputs
 
@@ -48,7 +49,7 @@ def test_matches_reference(case: Case) -> None:
     expected = run_kernel(case.kernel, case.inputs, case.env, float64=True)
     for isa in host_isas():
         level = 4 if isa == host_isas()[-1] else 1
-        for tactic in tactics(case.kernel, CpuTarget(isa, 2), level):
+        for tactic in loop_tactics(case.kernel, CpuTarget(isa, 2), EFFORTS[level]):
             status, got = run(case.kernel, case.inputs, case.env, isa, tactic)
             assert status == 0
             for y, e in zip(got, expected, strict=True):

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from braze.codegen.cpu.backend import compile_kernel, tactics
-from braze.codegen.cpu.loops.template import can_share
+from braze.codegen.cpu.loops.template import can_share, compile_loops, loop_tactics
+from braze.codegen.cpu.target import CpuTarget
 from braze.codegen.reference import run_kernel
+from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import F32, I64
 from braze.core.errors import ExecutionError
-from braze.core.target import CpuTarget
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store
 from braze.expr.scalar import axis, binary, const, load, red, select, unary
 from braze.runtime.native import LoadedKernel
@@ -149,10 +149,10 @@ def test_in_place_output() -> None:
     want = a * a + b
     for isa in host_isas():
         target = CpuTarget(isa, 2)
-        for tactic in tactics(kernel, target, 5):
-            compiled = compile_kernel(kernel, tactic, target)
+        for tactic in loop_tactics(kernel, target, EFFORTS[5]):
+            compiled = compile_loops(kernel, tactic, target)
             shared = a.copy()
-            loaded = LoadedKernel(compiled.object_bytes, compiled.entry)
+            loaded = LoadedKernel(compiled.code.data, compiled.code.entry)
             assert loaded.run([shared, b, shared], [1003], workers=2) == 0
             np.testing.assert_array_equal(shared, want)
 
@@ -180,7 +180,7 @@ def test_nan_and_ties_in_arg_reductions() -> None:
         kernel = reduce_all(kind, (N, 40), 1)
         want = run_kernel(kernel, [rows], {"n": 4})
         for isa in host_isas():
-            for tactic in tactics(kernel, CpuTarget(isa, 1), 3):
+            for tactic in loop_tactics(kernel, CpuTarget(isa, 1), EFFORTS[3]):
                 _, got = run(kernel, [rows], {"n": 4}, isa, tactic)
                 np.testing.assert_array_equal(got[0], want[0], err_msg=f"{kind} {isa} {tactic}")
 
@@ -227,7 +227,7 @@ def test_heads_split_and_transposed() -> None:
     x = floats(8, 2, 5, 24)
     want = x.reshape(2, 5, 3, 8).transpose(0, 2, 1, 3).reshape(2, -1)
     for isa in host_isas():
-        for tactic in tactics(kernel, CpuTarget(isa, 1), 4):
+        for tactic in loop_tactics(kernel, CpuTarget(isa, 1), EFFORTS[4]):
             _, (got,) = run(kernel, [x], {"n": 5}, isa, tactic)
             np.testing.assert_array_equal(got, want)
 
@@ -252,7 +252,7 @@ def test_two_reductions_in_one_pass_and_two_outputs() -> None:
     kernel = one_nest([(F32, (N, 50))], [(F32, (N,)), (I64, (N,))], nest)
     rows = floats(9, 6, 50)
     for isa in host_isas():
-        for tactic in tactics(kernel, CpuTarget(isa, 1), 3):
+        for tactic in loop_tactics(kernel, CpuTarget(isa, 1), EFFORTS[3]):
             _, (total, where) = run(kernel, [rows], {"n": 6}, isa, tactic)
             np.testing.assert_allclose(total, rows.max(1) + (rows * rows).sum(1), rtol=1e-5)
             np.testing.assert_array_equal(where, rows.argmin(1))
@@ -266,7 +266,7 @@ def test_reduction_over_one_point() -> None:
     kernel = one_nest([(F32, (N, 40, 1)), (F32, (N, 40))], [(F32, (40, N))], nest)
     a, b = floats(1, 33, 40, 1), floats(2, 33, 40)
     for isa in host_isas():
-        for tactic in tactics(kernel, CpuTarget(isa, 1), 3):
+        for tactic in loop_tactics(kernel, CpuTarget(isa, 1), EFFORTS[3]):
             _, (got,) = run(kernel, [a, b], {"n": 33}, isa, tactic)
             np.testing.assert_array_equal(got, (b - a[..., 0]).T)
 
@@ -282,7 +282,7 @@ def test_ties_are_met_in_row_major_order() -> None:
         data = np.random.default_rng(3).integers(0, 3, (7, 40)).astype(np.float32)
         (want,) = run_kernel(kernel, [data], {})
         for isa in host_isas():
-            for tactic in tactics(kernel, CpuTarget(isa, 1), 3):
+            for tactic in loop_tactics(kernel, CpuTarget(isa, 1), EFFORTS[3]):
                 _, (got,) = run(kernel, [data], {}, isa, tactic)
                 assert got == want, f"{kind} {isa} {tactic}"
 
@@ -305,9 +305,9 @@ def test_planes_become_pixels(channels: int) -> None:
         padded = np.pad(x, [(0, 0), (0, 0), (1, 1)], constant_values=2.0)
         want = padded.transpose(0, 2, 1) * scale
         for isa in host_isas():
-            for tactic in tactics(kernel, CpuTarget(isa, 2), 3):
+            for tactic in loop_tactics(kernel, CpuTarget(isa, 2), EFFORTS[3]):
                 _, (got,) = run(kernel, [x, scale], {"n": n}, isa, tactic, workers=2)
                 np.testing.assert_array_equal(got, want, err_msg=f"{isa} {tactic}")
-            for tactic in tactics(flag, CpuTarget(isa, 2), 3):
+            for tactic in loop_tactics(flag, CpuTarget(isa, 2), EFFORTS[3]):
                 _, (got,) = run(flag, [x[0].copy()], {"n": n}, isa, tactic)
                 np.testing.assert_array_equal(got, x[0].T > 0)

@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from braze.codegen.cpu.backend import tactics
+from braze.codegen.cpu.loops.template import loop_tactics
+from braze.codegen.cpu.target import CpuTarget
 from braze.codegen.reference import run_kernel
+from braze.core.config import EFFORTS
 from braze.core.dims import Dim, evaluate, product, sym
 from braze.core.dtypes import F32, I32, I64, DType
-from braze.core.target import CpuTarget
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, dim, load, red, select, unary
 from tests.codegen.loops.kernels import within
@@ -158,7 +159,7 @@ def test_random_nests(case: tuple[LoopKernel, list[Array], dict[str, int]], isa:
     """Inputs are small multiples of 1/4, so that short sums are exact in any order."""
     kernel, inputs, env = case
     want = run_kernel(kernel, inputs, env, float64=True)
-    for tactic in tactics(kernel, CpuTarget(isa, 2), 4)[:3]:
+    for tactic in loop_tactics(kernel, CpuTarget(isa, 2), EFFORTS[4])[:3]:
         status, got = run(kernel, inputs, env, isa, tactic)
         assert status == 0
         np.testing.assert_array_equal(got[0], want[0], err_msg=str(tactic))

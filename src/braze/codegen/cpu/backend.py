@@ -1,44 +1,88 @@
-"""The CPU backend: tactics of a kernel, its machine code, and the packing of its constants."""
+"""The CPU backend: tactics of a kernel, its machine code, and how it is timed and run here."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+import llvmlite
+import llvmlite.binding as llvm
 import numpy as np
 
-from braze.codegen.cpu.anchors import (
-    anchor_tactics,
-    compile_anchor,
-    pack_anchor,
-)
+from braze.codegen.cpu.anchors import anchor_support, anchor_tactics, compile_anchor
 from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
-from braze.core.target import CpuTarget
-from braze.expr.loops import LoopKernel
+from braze.codegen.cpu.measure import CpuWorkload
+from braze.codegen.cpu.packing import pack_anchor
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
+from braze.core.errors import ConfigError
+from braze.core.target import Preferences
+from braze.core.version import __version__
+from braze.engine.plan import Plan
+from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, Kernel, Packing, Tactic
-from braze.fusion.kernel_text import kernel_text
+from braze.ops.lowering import AnchorSpec
+from braze.runtime.engine import Engine
+from braze.runtime.native import host_isa, require_isa
+
+REVISION: Final = 1  # change with every change to what a tactic means
+LISTINGS: Final = {"ir": "llvm", "asm": "assembly"}
 
 
-def tactics(kernel: Kernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
-    """Ways to generate code for `kernel`, the most promising first.
-
-    Empty for an anchor that no template fits: its fallback loop nest must be used. level: the
-    optimization level (higher levels give more tactics).
-    """
-    if isinstance(kernel, LoopKernel):
-        return loop_tactics(kernel, target, level)
-    return anchor_tactics(kernel, target, level)
+def cpu_backend(variant: str, threads: int) -> CpuBackend:
+    """The backend for an instruction set ("": the best of this machine)."""
+    return CpuBackend(CpuTarget(variant or host_isa(), threads))
 
 
-def compile_kernel(kernel: Kernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
-    """Machine code of `kernel` by one of its tactics; raises CompileError."""
-    if isinstance(kernel, LoopKernel):
-        return compile_loops(kernel, tactic, target)
-    return compile_anchor(kernel, tactic, target)
+@dataclass(frozen=True)
+class CpuBackend:
+    """Implements `braze.codegen.backend.Backend` with templates written in LLVM IR."""
 
+    target: CpuTarget
 
-def pack(array: np.ndarray[Any, Any], packing: Packing) -> np.ndarray[Any, Any]:
-    """A constant slot's content laid out as a template asked for."""
-    return pack_anchor(array, packing)
+    @property
+    def preferences(self) -> Preferences:
+        return Preferences()
 
+    @property
+    def generator(self) -> str:
+        compiler = ".".join(map(str, llvm.llvm_version_info))
+        own = f"braze {__version__} cpu {REVISION}"
+        return f"{own} llvmlite {llvmlite.__version__} LLVM {compiler}"
 
-__all__ = ["compile_kernel", "kernel_text", "pack", "tactics"]
+    def supports(
+        self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+    ) -> str | None:
+        return anchor_support(spec, inputs, constant)
+
+    def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
+        if isinstance(kernel, LoopKernel):
+            return loop_tactics(kernel, self.target, effort)
+        return anchor_tactics(kernel, self.target, effort)
+
+    def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
+        if isinstance(kernel, LoopKernel):
+            return compile_loops(kernel, tactic, self.target)
+        return compile_anchor(kernel, tactic, self.target)
+
+    def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
+        if form not in LISTINGS:
+            raise ConfigError(f"there is no listing {form!r}; use {' or '.join(LISTINGS)}")
+        there = CpuBackend(replace(self.target, emit=LISTINGS[form]))
+        return there.compile(kernel, tactic).code.data.decode()
+
+    def pack(self, array: np.ndarray[Any, Any], packing: Packing) -> np.ndarray[Any, Any]:
+        return pack_anchor(array, packing)
+
+    def can_measure(self) -> bool:
+        return self.target.isa == host_isa()
+
+    def workload(self, kernel: Kernel, sizes: Mapping[str, int]) -> CpuWorkload:
+        return CpuWorkload(kernel, sizes, self.target.threads)
+
+    def require(self) -> None:
+        require_isa(self.target.isa)
+
+    def load(self, plan: Plan) -> Engine:
+        return Engine.from_plan(plan)

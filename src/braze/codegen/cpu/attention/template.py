@@ -7,12 +7,14 @@ gets does not depend on the rows it shares a block with.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
 
 from braze.codegen.cpu.attention.softmax import Scores, pitch, softmax_row
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import CopiedPanels, DirectPanels, Panels, Source
@@ -20,11 +22,13 @@ from braze.codegen.cpu.product.register_tile import TileShape
 from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
-from braze.codegen.cpu.product.tactics import LIMITS, TileChoice, tile_choices
+from braze.codegen.cpu.product.tactics import TileChoice, tile_choices
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
 from braze.core.dtypes import F32
-from braze.core.target import CpuTarget
-from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
+from braze.expr.loops import TensorSpec
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Tactic
 from braze.ops.lowering import AttentionSpec, Operand
 
 TEMPLATE = "attention"
@@ -32,13 +36,20 @@ _ASSUMED_KEYS = 256
 _SCORE_SHARE = 4  # a block of scores may take this part of the second-level cache
 
 
-def attention_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
-    """Tactics for float32 attention; none for other types."""
+def attention_support(spec: AttentionSpec, inputs: Sequence[TensorSpec]) -> str | None:
+    """None for float32 attention, else why there is no template."""
+    operands = [o for o in (spec.q, spec.k, spec.v, spec.mask) if o is not None]
+    if any(inputs[o.slot].dtype != F32 for o in operands):
+        return f"no attention of {inputs[spec.q.slot].dtype}: the template is for float32"
+    return None
+
+
+def attention_tactics(
+    kernel: AnchorKernel, target: CpuTarget, effort: Effort
+) -> tuple[Tactic, ...]:
+    """Tactics for attention that `attention_support` takes, best estimate first."""
     spec = kernel.spec
     assert isinstance(spec, AttentionSpec)
-    slots = [o.slot for o in (spec.q, spec.k, spec.v, spec.mask) if o is not None]
-    if any(kernel.inputs[slot].dtype != F32 for slot in slots):
-        return ()
     keys = spec.kv_len if isinstance(spec.kv_len, int) else _ASSUMED_KEYS
     found = []
     for tile in tile_choices(target, F32, spec.q_len, max(1, keys)):
@@ -58,7 +69,7 @@ def attention_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tu
                 ("block", block),
             )
             found.append(Tactic(TEMPLATE, values))
-    return tuple(found[: LIMITS[level]])
+    return tuple(found[: effort.tactics])
 
 
 def _value_tile(spec: AttentionSpec, target: CpuTarget, first: TileChoice) -> TileChoice | None:
@@ -85,7 +96,8 @@ def compile_attention(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -
     template = _Attention(kernel, spec, target, scores, values, tactic)
     template.build()
     code, params = template.fn.finish(speed=1, unroll=False)
-    return CompiledKernel(TEMPLATE, target.isa, code, params, True, (), template.scratch.used)
+    launch = HostLaunch(True, template.scratch.used)
+    return CompiledKernel(elf(TEMPLATE, target, code), params, launch)
 
 
 @dataclass(slots=True)

@@ -15,13 +15,15 @@ from llvmlite import ir
 
 from braze.codegen.cpu.conv.lift import planar
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.register_tile import Tile, TileShape, moved, multiply_add, zero_tile
 from braze.codegen.cpu.product.store import TileSink, pieces
-from braze.codegen.cpu.product.tactics import LIMITS, accumulators, choose_lanes
+from braze.codegen.cpu.product.tactics import accumulators, choose_lanes
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
 from braze.core.dtypes import F32
-from braze.core.target import CpuTarget
-from braze.fusion.kernel import AnchorKernel, CompiledKernel, Packing, Tactic
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import ConvSpec
 
 TEMPLATE = "depthwise"
@@ -48,13 +50,11 @@ def is_depthwise(spec: ConvSpec) -> bool:
     return spec.groups == spec.in_channels == spec.out_channels and spec.groups > 1
 
 
-def depthwise_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
-    """Tactics for a float32 depthwise convolution with a constant weight; none for others."""
+def depthwise_tactics(
+    kernel: AnchorKernel, target: CpuTarget, effort: Effort
+) -> tuple[Tactic, ...]:
+    """Tactics for a depthwise convolution that `conv_support` takes, best estimate first."""
     spec = planar(kernel.spec)
-    floats = all(t.dtype == F32 for t in kernel.inputs[:2])
-    flat = len(spec.kernel) == 2 and is_depthwise(spec)
-    if not floats or WEIGHT_SLOT not in kernel.constant or not flat:
-        return ()
     lanes = choose_lanes(target, F32, spec.out_channels)
     out_w = spec.out_spatial[1]
     limit = accumulators(target) * 2 // 3
@@ -65,7 +65,7 @@ def depthwise_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tu
             if fits and (not isinstance(out_w, int) or width <= max(1, out_w)):
                 choices.append((_cost(spec, width, vectors), width, vectors))
     found = []
-    for _, width, vectors in sorted(choices)[: LIMITS[level]]:
+    for _, width, vectors in sorted(choices)[: effort.tactics]:
         values = (("width", width), ("vectors", vectors), ("lanes", lanes))
         found.append(Tactic(TEMPLATE, (*values, ("groups", _channel_groups(spec, target)))))
     return tuple(found)
@@ -115,7 +115,8 @@ def compile_depthwise(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -
     _Lines(fn, kernel, planar(kernel.spec), shape, int(tactic["groups"])).run()
     code, params = fn.finish(speed=1, unroll=False)
     packing = Packing("depthwise_taps")
-    return CompiledKernel(TEMPLATE, target.isa, code, params, True, ((WEIGHT_SLOT, packing),))
+    object_ = elf(TEMPLATE, target, code)
+    return CompiledKernel(object_, params, HostLaunch(True), ((WEIGHT_SLOT, packing),))
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -10,11 +11,11 @@ from braze.codegen.cpu.conv.lift import planar
 from braze.codegen.cpu.conv.patches import LineRows, PatchRows, is_joined, run_length
 from braze.codegen.cpu.conv.taps import PixelRows
 from braze.codegen.cpu.conv.winograd.tactics import (
-    FIRST_LEVEL,
     suits_winograd,
     winograd_tactics,
 )
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
@@ -22,11 +23,13 @@ from braze.codegen.cpu.product.register_tile import TileShape
 from braze.codegen.cpu.product.rows import Rows, StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
-from braze.codegen.cpu.product.tactics import LIMITS, orders, tile_choices
+from braze.codegen.cpu.product.tactics import orders, tile_choices
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
 from braze.core.dims import Dim, product
 from braze.core.dtypes import F32
-from braze.core.target import CpuTarget
-from braze.fusion.kernel import AnchorKernel, CompiledKernel, Packing, Tactic
+from braze.expr.loops import TensorSpec
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import ConvSpec
 
 TEMPLATE = "conv"
@@ -64,14 +67,24 @@ def is_plain(spec: ConvSpec) -> bool:
     return ones and not any(spec.pads)
 
 
-def conv_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
-    """Tactics for a float32 convolution with a constant weight; none for others."""
+def conv_support(
+    spec: ConvSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+) -> str | None:
+    """None for a float32 convolution with a constant weight, else why there is no template."""
+    if any(t.dtype != F32 for t in inputs[:2]):
+        return f"no convolution of {inputs[0].dtype}: templates are for float32"
+    if WEIGHT_SLOT not in constant:
+        return "the weight is not constant: templates read packed weights"
+    if len(spec.kernel) > 2:
+        return f"no convolution over {len(spec.kernel)} axes: templates are for one or two"
+    return None
+
+
+def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
+    """Tactics for a convolution that `conv_support` takes, best estimate first."""
     spec = planar(kernel.spec)
-    floats = all(t.dtype == F32 for t in kernel.inputs[:2])
-    if not floats or WEIGHT_SLOT not in kernel.constant or len(spec.kernel) != 2:
-        return ()
-    if level >= FIRST_LEVEL and suits_winograd(spec):
-        return winograd_tactics(kernel, target, level)
+    if effort.transforms and suits_winograd(spec):
+        return winograd_tactics(kernel, target, effort)
     sizes = Sizes.of(spec)
     found: dict[Tactic, None] = {}
     tiles = tile_choices(target, F32, sizes.m, sizes.n, spec.in_channels * spec.strides[1])[:6]
@@ -90,7 +103,7 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[T
                     ("group", group),
                 )
                 found[Tactic(TEMPLATE, values)] = None
-    return tuple(found)[: LIMITS[level]]
+    return tuple(found)[: effort.tactics]
 
 
 def _row_modes(spec: ConvSpec) -> tuple[str, ...]:
@@ -138,9 +151,8 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     loops.run(spec.groups)
     code, params = fn.finish(speed=1, unroll=False)
     packing = Packing("conv_panels", (("columns", shape.columns), ("groups", spec.groups)))
-    return CompiledKernel(
-        TEMPLATE, target.isa, code, params, True, ((WEIGHT_SLOT, packing),), scratch.used
-    )
+    launch = HostLaunch(True, scratch.used)
+    return CompiledKernel(elf(TEMPLATE, target, code), params, launch, ((WEIGHT_SLOT, packing),))
 
 
 def _regions(spec: ConvSpec, mode: int | str, capacity: int, scratch: Scratch) -> list[Dim]:

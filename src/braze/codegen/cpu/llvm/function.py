@@ -17,9 +17,9 @@ from typing import Any
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.object import TRIPLE, compile_ir
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import Dim, DimExpr
 from braze.core.dtypes import DType
-from braze.core.target import CpuTarget
 
 I1 = ir.IntType(1)
 I8 = ir.IntType(8)

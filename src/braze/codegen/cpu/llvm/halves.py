@@ -15,7 +15,7 @@ from braze.codegen.cpu.llvm.vector import F16, F32, I16, Lanes, with_element
 def f16_to_f32(a: Lanes, raw: ir.Value) -> ir.Value:
     """float16 bits (i16) to float32."""
     kind = with_element(raw.type, F32)
-    if a.isa != "x86-64":
+    if a.features.has_f16c:
         return a.b.fpext(a.b.bitcast(raw, with_element(raw.type, F16)), kind)
     wide = a.resize(raw, I32, signed=False)
     size = a.b.and_(wide, a.const(wide, 0x7FFF))
@@ -33,7 +33,7 @@ def f16_to_f32(a: Lanes, raw: ir.Value) -> ir.Value:
 def f32_to_f16(a: Lanes, x: ir.Value) -> ir.Value:
     """float32 to float16 bits (i16)."""
     kind = with_element(x.type, I16)
-    if a.isa != "x86-64":
+    if a.features.has_f16c:
         return a.b.bitcast(a.b.fptrunc(x, with_element(x.type, F16)), kind)
     bits = a.bits(x)
     size = a.b.and_(bits, a.const(bits, 0x7FFFFFFF))

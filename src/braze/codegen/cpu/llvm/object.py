@@ -11,8 +11,9 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
+from braze.codegen.cpu.target import ISAS, CpuTarget
 from braze.core.errors import CompileError
-from braze.core.target import ISAS, CpuTarget
+from braze.fusion.kernel import Code
 
 TRIPLE = "x86_64-unknown-none-elf"
 _ELF64_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -22,13 +23,18 @@ _SHT_SYMTAB = 2
 
 
 def compile_ir(text: str, target: CpuTarget, speed: int = 2, unroll: bool = True) -> bytes:
-    """Optimise LLVM IR and give its ELF object (position independent, no libc, no libm).
+    """Optimise LLVM IR and give its ELF object (position independent, no libc, no libm), or what
+    else `target.emit` asks for.
 
     speed is the optimisation level of LLVM's pipeline; unroll lets it unroll loops. LLVM's own
     vectorisers stay off: templates vectorise. Raises CompileError when the IR is invalid or the
     object needs outside symbols.
     """
+    if target.emit == "llvm":
+        return text.encode()
     with optimised(text, target, speed, unroll) as (module, machine):
+        if target.emit == "assembly":
+            return bytes(machine.emit_assembly(module).encode())
         data = bytes(machine.emit_object(module))
     missing = undefined_symbols(data)
     if missing:
@@ -39,10 +45,9 @@ def compile_ir(text: str, target: CpuTarget, speed: int = 2, unroll: bool = True
     return data
 
 
-def assembly(text: str, target: CpuTarget, speed: int = 2) -> str:
-    """The assembly of `compile_ir`'s object, for reading."""
-    with optimised(text, target, speed) as (module, machine):
-        return str(machine.emit_assembly(module))
+def elf(entry: str, target: CpuTarget, data: bytes) -> Code:
+    """The object of one kernel, for a plan."""
+    return Code(target.emit, entry, target.isa, data)
 
 
 @lru_cache(maxsize=len(ISAS))
@@ -50,9 +55,9 @@ def target_machine(isa: str) -> Any:
     """The LLVM target machine of an ISA (position independent, small code model)."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    cpu, features, _ = ISAS[isa]
+    row = ISAS[isa]
     return llvm.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="small"
+        cpu=row.llvm_cpu, features=row.llvm_features, opt=2, reloc="pic", codemodel="small"
     )
 
 

@@ -92,8 +92,7 @@ class Lanes:
     def __init__(self, fn: KernelFunction, width: int) -> None:
         self.fn = fn
         self.width = width
-        self.isa = fn.target.isa
-        self.has_fma = self.isa != "x86-64"
+        self.features = fn.target.features
 
     @property
     def b(self) -> ir.IRBuilder:
@@ -146,7 +145,7 @@ class Lanes:
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x * y + z, fused where the ISA has it."""
         x, y, z = self.match(x, y, z)
-        if self.has_fma:
+        if self.features.has_fma:
             return self.call("fma", x, y, z)
         return self.b.fadd(self.b.fmul(x, y), z)
 
@@ -210,7 +209,7 @@ class Lanes:
     # -- rounding -----------------------------------------------------------------------------
     def round_even(self, x: ir.Value) -> ir.Value:
         """Nearest integral value, ties to even."""
-        if self.isa != "x86-64":
+        if self.features.has_rounding:
             return self.call("roundeven", x)
         limit = self.const(x, 2.0**23 if element_of(x.type) == F32 else 2.0**52)
         size = self.abs(x)
@@ -219,17 +218,19 @@ class Lanes:
         return self.select(self.lt(size, limit), self.copysign(whole, x), x)
 
     def floor(self, x: ir.Value) -> ir.Value:
-        if self.isa != "x86-64":
+        if self.features.has_rounding:
             return self.call("floor", x)
         near = self.round_even(x)
         lower = self.b.fsub(near, self.const(x, 1.0))
         return self.copysign(self.select(self.lt(x, near), lower, near), x)
 
     def ceil(self, x: ir.Value) -> ir.Value:
-        return self.call("ceil", x) if self.isa != "x86-64" else self.neg(self.floor(self.neg(x)))
+        if self.features.has_rounding:
+            return self.call("ceil", x)
+        return self.neg(self.floor(self.neg(x)))
 
     def trunc(self, x: ir.Value) -> ir.Value:
-        if self.isa != "x86-64":
+        if self.features.has_rounding:
             return self.call("trunc", x)
         return self.copysign(self.floor(self.abs(x)), x)
 

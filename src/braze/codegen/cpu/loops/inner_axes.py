@@ -33,7 +33,7 @@ class Passes:
         self.fn = fn
         self.extents = form.extents
         self.schedule = schedule
-        self.masks = fn.target.isa == "avx512"
+        self.masks = fn.target.features.has_masks
         outer = len(form.nest.outer)
         self._in_rows = schedule.vector is not None and schedule.vector < outer
         self._inner = [k for k in form.extents if k >= outer and k != schedule.vector]

@@ -17,9 +17,9 @@ from braze.codegen.cpu.llvm.vector import with_element
 from braze.codegen.cpu.loops.normal_form import Form
 from braze.codegen.cpu.loops.rows import Rows
 from braze.codegen.cpu.loops.schedule import flat_slope, lanes_of
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import product
 from braze.core.dtypes import BOOL
-from braze.core.target import CpuTarget
 from braze.expr.guards import depends_on_data, topological
 
 _LONGEST = 4

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from braze.codegen.cpu.loops.normal_form import COSTLY, Form
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import Dim, product
 from braze.core.dtypes import BOOL
-from braze.core.target import CpuTarget
 from braze.expr.affine import slope
 from braze.expr.guards import depends_on_data, topological
 from braze.expr.loops import TensorSpec

@@ -7,28 +7,28 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from braze.codegen.cpu.llvm.function import KernelFunction
+from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.loops.interleave import WeaveWriter, find_weave
 from braze.codegen.cpu.loops.normal_form import Form, form
 from braze.codegen.cpu.loops.schedule import Schedule, candidates, is_small
 from braze.codegen.cpu.loops.transpose import TileWriter, find_tile
 from braze.codegen.cpu.loops.writer import NestWriter
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
 from braze.core.dims import Dim
-from braze.core.target import CpuTarget
 from braze.expr.bounds import at_most, index_range
 from braze.expr.guards import topological
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 from braze.fusion.in_place import in_place_slots
-from braze.fusion.kernel import CompiledKernel, Tactic
+from braze.fusion.kernel import CompiledKernel, HostLaunch, Tactic
 
 TEMPLATE = "loops"
 TILE_TEMPLATE = "tiles"
-# how much dearer than the best an estimate may be to be measured, by optimization level
-_SLACK = {3: 1.5, 4: 4.0, 5: 1000.0}
 
 
-def loop_tactics(kernel: LoopKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
-    """Ways to generate `kernel`, the most promising first; one below level 3, about three at 3.
+def loop_tactics(kernel: LoopKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
+    """Ways to generate `kernel`, the most promising first; one where nothing is measured.
 
     "tiles" comes first where a nest transposes or interleaves. Parameters of "loops": axis, the
     rank of the vectorised axis by estimated cost, for every nest; unroll, vectors per step (0: by
@@ -38,15 +38,14 @@ def loop_tactics(kernel: LoopKernel, target: CpuTarget, level: int) -> tuple[Tac
     forms = [form(kernel, nest) for nest in kernel.nests]
     turned = any(find_tile(f, target) or find_weave(f, target) for f in forms)
     first = (Tactic(TILE_TEMPLATE),) if turned else ()
-    if level <= 2:
+    if not effort.measure:
         return (*first, best)[:1]
     options = [candidates(f, target) for f in forms]
-    slack = _SLACK[min(level, max(_SLACK))]
     found = {best: tuple(_choose(o, best) for o in options)}
     for rank in range(max(map(len, options), default=0)):
-        if not all(_worth(o, rank, slack) for o in options):
+        if not all(_worth(o, rank, effort.loop_slack) for o in options):
             break
-        for unroll in (0, 1, 4) if level <= 4 else (0, 1, 2, 4, 8):
+        for unroll in effort.unrolls:
             tactic = Tactic(TEMPLATE, (("axis", rank), ("unroll", unroll)))
             schedules = tuple(_choose(o, tactic) for o in options)
             if schedules not in found.values():
@@ -82,7 +81,7 @@ def compile_loops(kernel: LoopKernel, tactic: Tactic, target: CpuTarget) -> Comp
         _write(fn, given, tactic, parallel)
     # what templates leave to LLVM needs no more than its first level, at half the time
     data, params = fn.finish(speed=1, unroll=False)
-    return CompiledKernel(name, target.isa, data, params, parallel)
+    return CompiledKernel(elf(name, target, data), params, HostLaunch(parallel))
 
 
 def _write(fn: KernelFunction, given: Form, tactic: Tactic, parallel: bool) -> None:

@@ -16,9 +16,9 @@ from braze.codegen.cpu.llvm.function import I8, I32, KernelFunction, i64
 from braze.codegen.cpu.llvm.vector import constant, with_element
 from braze.codegen.cpu.loops.normal_form import Form
 from braze.codegen.cpu.loops.schedule import flat_slope, lanes_of
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import Dim, product
 from braze.core.dtypes import BOOL
-from braze.core.target import CpuTarget
 from braze.expr.fold import rewrite
 from braze.expr.guards import depends_on_data, load_guards, topological
 from braze.expr.loops import Store

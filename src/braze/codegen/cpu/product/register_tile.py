@@ -17,7 +17,6 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import I32, KernelFunction
 from braze.core.dtypes import F32, DType
-from braze.core.target import CpuTarget
 
 Tile = list[list[ir.Value]]  # [row][vector]
 
@@ -89,14 +88,9 @@ def moved(fn: KernelFunction, pointer: ir.Value, index: ir.Value, element: ir.Ty
     return fn.builder.gep(pointer, [index], inbounds=False, source_etype=element)
 
 
-def has_fma(target: CpuTarget) -> bool:
-    """Whether products are fused into sums on this instruction set."""
-    return target.isa != "x86-64"
-
-
 def multiply_add(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """a * b + c: one rounding where the instruction set has FMA, two where it does not."""
-    if not has_fma(fn.target):
+    if not fn.target.has_fma:
         return fn.builder.fadd(fn.builder.fmul(a, b), c)
     return fn.intrinsic(f"llvm.fma.{intrinsic_suffix(a.type)}", a.type, [a, b, c])
 

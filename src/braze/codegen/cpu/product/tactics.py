@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from braze.codegen.cpu.product.register_tile import has_fma
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import Dim
 from braze.core.dtypes import DType
-from braze.core.target import CpuTarget
 
-LIMITS = (1, 1, 1, 4, 8, 16)  # tactics per kernel at optimization levels 0..5
 ASSUMED_ROWS, ASSUMED_COLUMNS, ASSUMED_DEPTH = 256, 256, 256  # for symbolic sizes
 MAX_ROWS = 14  # row pointers that still fit the integer registers
 CONFLICT_BYTES = 4096  # rows this far apart (or a multiple) share their cache sets
@@ -33,17 +31,16 @@ class TileChoice:
 
 def accumulators(target: CpuTarget) -> int:
     """Registers for sums that leave some for operands."""
-    if target.isa == "avx512":
+    if target.registers == 32:
         return 24
-    return 12 if has_fma(target) else 10
+    return 12 if target.has_fma else 10
 
 
 def fits_registers(target: CpuTarget, rows: int, vectors: int) -> bool:
     """Whether sums, a row of B and a broadcast (and a product without FMA) stay in registers."""
-    registers = 32 if target.isa == "avx512" else 16
-    operands = vectors + (1 if has_fma(target) else 2)
+    operands = vectors + (1 if target.has_fma else 2)
     sums = rows * vectors
-    return sums <= accumulators(target) and sums + operands <= registers
+    return sums <= accumulators(target) and sums + operands <= target.registers
 
 
 def max_lanes(target: CpuTarget, dtype: DType) -> int:
@@ -67,7 +64,7 @@ def tile_choices(
     m = rows if isinstance(rows, int) else ASSUMED_ROWS
     n = columns if isinstance(columns, int) else ASSUMED_COLUMNS
     lanes = choose_lanes(target, dtype, columns)
-    per_cycle = 1 if target.isa == "avx512" and lanes * dtype.bits > 256 else 2
+    per_cycle = 1 if lanes * dtype.bits > 256 else 2
     found = []
     for vectors in range(1, 9):
         for count in range(1, MAX_ROWS + 1):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import KernelFunction
+from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import (
@@ -21,22 +22,30 @@ from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.spec import Product, from_spec
 from braze.codegen.cpu.product.store import TileSink
-from braze.codegen.cpu.product.tactics import LIMITS, conflicts, orders, tile_choices
+from braze.codegen.cpu.product.tactics import conflicts, orders, tile_choices
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
 from braze.core.dtypes import F32, F64, DType
-from braze.core.target import CpuTarget
-from braze.fusion.kernel import AnchorKernel, CompiledKernel, Packing, Tactic
+from braze.expr.loops import TensorSpec
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import MatmulSpec
 
 TEMPLATE = "gemm"
 
 
-def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
-    """Tactics for a float32 or float64 product, best estimate first; none for other types."""
+def matmul_support(spec: MatmulSpec, inputs: Sequence[TensorSpec]) -> str | None:
+    """None for a float32 or float64 product, else why there is no template."""
+    lhs, rhs = inputs[spec.lhs.slot].dtype, inputs[spec.rhs.slot].dtype
+    if lhs != rhs or lhs not in (F32, F64):
+        return f"no product of {lhs} and {rhs}: templates are for float32 and float64"
+    return None
+
+
+def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
+    """Tactics for a product that `matmul_support` takes, best estimate first."""
     dtype = _dtype(kernel)
     assert isinstance(kernel.spec, MatmulSpec)
-    if dtype is None:
-        return ()
     p = from_spec(kernel.spec)
     found: dict[Tactic, None] = {}
     for tile in tile_choices(target, dtype, p.m, p.n, p.lhs[0])[:6]:
@@ -61,7 +70,7 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple
                             ),
                         )
                     ] = None
-    return tuple(_spread(list(found), LIMITS[level]))
+    return tuple(_spread(list(found), effort.tactics))
 
 
 def _spread(tactics: list[Tactic], limit: int) -> Iterator[Tactic]:
@@ -74,11 +83,9 @@ def _spread(tactics: list[Tactic], limit: int) -> Iterator[Tactic]:
     yield from ordered[:limit]
 
 
-def _dtype(kernel: AnchorKernel) -> DType | None:
+def _dtype(kernel: AnchorKernel) -> DType:
     assert isinstance(kernel.spec, MatmulSpec)
-    lhs = kernel.inputs[kernel.spec.lhs.slot].dtype
-    rhs = kernel.inputs[kernel.spec.rhs.slot].dtype
-    return lhs if lhs == rhs and lhs in (F32, F64) else None
+    return kernel.inputs[kernel.spec.lhs.slot].dtype
 
 
 def _lhs_modes(p: Product, dtype: DType, rows: int) -> tuple[str, ...]:
@@ -105,7 +112,7 @@ def _rhs_modes(p: Product, kernel: AnchorKernel) -> tuple[str, ...]:
 def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for one product; `tactic` is one of `matmul_tactics`."""
     spec, dtype = kernel.spec, _dtype(kernel)
-    assert isinstance(spec, MatmulSpec) and dtype is not None
+    assert isinstance(spec, MatmulSpec)
     p = from_spec(spec)
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
     shape = TileShape(rows, vectors, lanes, dtype)
@@ -135,7 +142,8 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
     TileLoops(fn, shape, blocking, spec.block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
     packings = ((spec.rhs.slot, _packing(p, shape.columns)),) if packed else ()
     code, params = fn.finish(speed=1, unroll=False)
-    return CompiledKernel(TEMPLATE, target.isa, code, params, True, packings, scratch.used)
+    launch = HostLaunch(True, scratch.used)
+    return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
 
 
 def _regions(

@@ -8,15 +8,15 @@ channels).
 
 from __future__ import annotations
 
-from braze.codegen.cpu.product.tactics import LIMITS, TileChoice, tile_choices
+from braze.codegen.cpu.product.tactics import TileChoice, tile_choices
+from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
 from braze.core.dims import ceildiv
 from braze.core.dtypes import F32
-from braze.core.target import CpuTarget
 from braze.fusion.kernel import AnchorKernel, Tactic
 from braze.ops.lowering import ConvSpec
 
 TEMPLATE = "winograd"
-FIRST_LEVEL = 2
 _MIN_CHANNELS = 16  # fewer do not pay for the transforms
 _MIN_OUTPUTS = 3  # along each axis: smaller outputs leave most of a tile unused
 _ASSUMED_TILES = 48
@@ -34,13 +34,13 @@ def suits_winograd(spec: ConvSpec) -> bool:
     return plain and spec.groups == 1 and channels >= _MIN_CHANNELS and large
 
 
-def winograd_tactics(kernel: AnchorKernel, target: CpuTarget, level: int) -> tuple[Tactic, ...]:
+def winograd_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
     """Tactics for a convolution that `suits_winograd`, best estimate first."""
     spec = kernel.spec
     assert isinstance(spec, ConvSpec)
-    sizes = (_tile_size(spec),) if level < 4 else (4, 2)
-    found = [_tactic(spec, target, size, i) for i in range(LIMITS[level]) for size in sizes]
-    return tuple(dict.fromkeys(found))[: LIMITS[level]]
+    sizes = (_tile_size(spec),) if effort.transforms == 1 else (4, 2)
+    found = [_tactic(spec, target, size, i) for i in range(effort.tactics) for size in sizes]
+    return tuple(dict.fromkeys(found))[: effort.tactics]
 
 
 def _tile_size(spec: ConvSpec) -> int:

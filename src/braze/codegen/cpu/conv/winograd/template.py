@@ -16,6 +16,7 @@ from llvmlite import ir
 from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, Matrix
 from braze.codegen.cpu.conv.winograd.tactics import TEMPLATE
 from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
+from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
@@ -23,9 +24,9 @@ from braze.codegen.cpu.product.register_tile import TileShape, moved, multiply_a
 from braze.codegen.cpu.product.rows import StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import PlainFinish, TileSink, pieces
+from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import ceildiv
-from braze.core.target import CpuTarget
-from braze.fusion.kernel import AnchorKernel, CompiledKernel, Packing, Tactic
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import ConvSpec
 
 WEIGHT_SLOT = 1
@@ -44,7 +45,8 @@ def compile_winograd(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) ->
     code, params = template.fn.finish(speed=1, unroll=False)
     packing = Packing("winograd_panels", (("columns", shape.columns), ("size", plan.size)))
     packings = ((WEIGHT_SLOT, packing),)
-    return CompiledKernel(TEMPLATE, target.isa, code, params, True, packings, template.scratch.used)
+    launch = HostLaunch(True, template.scratch.used)
+    return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from braze.codegen.cpu.packing import pack_anchor
 from braze.core.dims import Dim, evaluate
 from braze.core.dtypes import BOOL, DType
 from braze.expr.loops import LoopKernel, TensorSpec
-from braze.fusion.kernel import CompiledKernel, Kernel, Packing
+from braze.fusion.kernel import CompiledKernel, Kernel
 from braze.runtime.native import LoadedKernel
 
 Array = np.ndarray[Any, Any]
@@ -25,7 +26,7 @@ def sample(dtype: DType, shape: tuple[int, ...], seed: int) -> Array:
     return values.astype(dtype.numpy)
 
 
-class Workload:
+class CpuWorkload:
     """Buffers for one kernel at given sizes, shared by all tactics that are tried on it."""
 
     def __init__(self, kernel: Kernel, env: Mapping[str, int], threads: int) -> None:
@@ -41,22 +42,17 @@ class Workload:
     def _value(self, size: Dim) -> int:
         return evaluate(size, self._env)
 
-    def seconds(
-        self,
-        compiled: CompiledKernel,
-        pack: Callable[[Array, Packing], Array],
-        give_up_above: float,
-    ) -> float:
+    def seconds(self, compiled: CompiledKernel, give_up_above: float) -> float:
         """Best time of one launch; stops early when it is far above `give_up_above`."""
         inputs = list(self._inputs)
         for slot, packing in compiled.packings:
-            inputs[slot] = np.ascontiguousarray(pack(inputs[slot], packing))
+            inputs[slot] = np.ascontiguousarray(pack_anchor(inputs[slot], packing))
         buffers = [*inputs, *self._outputs]
-        scratch = self._value(compiled.scratch_bytes)
+        scratch = self._value(compiled.launch.scratch_bytes)
         if scratch:
             buffers.append(np.zeros(scratch * self._threads, np.uint8))
-        kernel = LoadedKernel(compiled.object_bytes, compiled.entry)
-        workers = self._threads if compiled.parallel else 1
+        kernel = LoadedKernel(compiled.code.data, compiled.code.entry)
+        workers = self._threads if compiled.launch.parallel else 1
         params = [self._value(p) for p in compiled.params]
         first = min(kernel.time(buffers, params, workers=workers, warmup=WARMUP, repeats=FEW))
         if first > 2 * give_up_above:

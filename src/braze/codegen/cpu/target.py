@@ -1,0 +1,109 @@
+"""CPU targets: instruction sets, what templates may use of them, and cache sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from braze.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Isa:
+    """An instruction set: how LLVM calls it, and what templates ask about it.
+
+    registers: vector registers; has_fma, has_f16c (conversions of float16), has_rounding (floor
+    and its kin): instructions; has_masks: loads and stores under a mask cost nothing extra.
+    """
+
+    llvm_cpu: str
+    llvm_features: str
+    vector_bits: int
+    registers: int
+    has_fma: bool
+    has_f16c: bool
+    has_rounding: bool
+    has_masks: bool
+
+
+# widest first: the first that a processor has is its default
+ISAS: Final = {
+    "avx512": Isa(
+        "x86-64-v4",
+        "+avx512f,+avx512bw,+avx512dq,+avx512vl,-prefer-256-bit",
+        vector_bits=512,
+        registers=32,
+        has_fma=True,
+        has_f16c=True,
+        has_rounding=True,
+        has_masks=True,
+    ),
+    "avx2": Isa(
+        "x86-64-v3",
+        "",
+        vector_bits=256,
+        registers=16,
+        has_fma=True,
+        has_f16c=True,
+        has_rounding=True,
+        has_masks=False,
+    ),
+    "x86-64": Isa(
+        "x86-64",
+        "",
+        vector_bits=128,
+        registers=16,
+        has_fma=False,
+        has_f16c=False,
+        has_rounding=False,
+        has_masks=False,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget:
+    """A CPU: instruction set (a key of ISAS), worker threads, and cache sizes in bytes.
+
+    emit: what code generation ends in: "elf" for a runtime, "llvm" or "assembly" for people.
+    """
+
+    isa: str
+    threads: int
+    l1_bytes: int = 32 << 10
+    l2_bytes: int = 1 << 20
+    emit: str = "elf"
+
+    def __post_init__(self) -> None:
+        if self.isa not in list(ISAS):
+            raise ConfigError(f"isa {self.isa!r} is not one of {', '.join(ISAS)}")
+        if not 1 <= self.threads <= 1024:
+            raise ConfigError(f"threads={self.threads} is outside 1..1024; use 0 for all")
+
+    @property
+    def features(self) -> Isa:
+        """What the instruction set offers."""
+        return ISAS[self.isa]
+
+    @property
+    def name(self) -> str:
+        return f"cpu:{self.isa}"
+
+    @property
+    def vector_bits(self) -> int:
+        return self.features.vector_bits
+
+    @property
+    def registers(self) -> int:
+        return self.features.registers
+
+    @property
+    def has_fma(self) -> bool:
+        return self.features.has_fma
+
+    @property
+    def fingerprint(self) -> str:
+        return f"cpu-{self.isa}-t{self.threads}"
+
+    def describe(self) -> dict[str, Any]:
+        return {"arch": "x86-64", "isa": self.isa}

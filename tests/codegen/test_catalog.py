@@ -1,0 +1,27 @@
+"""Targets by name: what is there is found, what is not is refused with a list of what is."""
+
+from __future__ import annotations
+
+import pytest
+
+from braze.codegen.catalog import find_backend, target_names
+from braze.core.errors import ConfigError
+
+
+def test_a_name_gives_its_target_back() -> None:
+    for name in target_names():
+        backend = find_backend(name, 2)
+        assert backend.target.name in (name, find_backend(backend.target.name, 2).target.name)
+        assert backend.target.threads == 2
+
+
+@pytest.mark.parametrize("target", ["tpu", "cuda:sm_90", "cpu:", "cpu:avx1024", "", None, ["cpu"]])
+def test_what_is_not_there_is_refused(target: object) -> None:
+    with pytest.raises(ConfigError, match=r"not available; use one of cpu, cpu:avx512, cpu:avx2"):
+        find_backend(target, 1)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1025])
+def test_threads_have_limits(threads: int) -> None:
+    with pytest.raises(ConfigError, match=r"outside 1\.\.1024"):
+        find_backend("cpu:avx2", threads)
