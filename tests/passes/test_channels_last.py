@@ -30,10 +30,10 @@ from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import ArgReduce, Reduce
 from braze.ops.reduce.softmax import Softmax
 from braze.ops.sample.resize import Resize
+from braze.ops.writing.axes import reshape_groups
 from braze.passes.base import PassContext
 from braze.passes.shapes.channels_last import channels_last
 from braze.passes.shapes.simplify_shapes import simplify_shapes
-from braze.passes.shapes.sink_transposes import reshape_groups
 
 RNG = np.random.default_rng(0)
 

@@ -148,9 +148,9 @@ class GraphBuilder:
     def _is_foldable(
         self, op: Any, inputs: Sequence[Value | None], out_types: Sequence[TensorType]
     ) -> bool:
-        """Small, of constants only, and cheap: ops over windows (with a layout) are left alone."""
+        """Small, of constants only, and of an op that is cheap in numpy."""
         present = [v for v in inputs if v is not None]
-        if hasattr(op, "layout") or _has_symbols(op):
+        if not op.folds or _has_symbols(op):
             return False
         if not all(v in self.constants and _is_small(v.type) for v in present):
             return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Union
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Array = np.ndarray[Any, Any]
+Perm = tuple[int, ...]
+Permuted = Union[tuple["Op", Perm], None]
 
 
 class InferContext(Protocol):
@@ -38,11 +40,13 @@ class InferContext(Protocol):
 class Op:
     """Base class; subclasses are frozen dataclasses, `name` is the ONNX spelling if one exists.
 
+    folds: whether the builder may evaluate a small node of constants (not where that is slow).
     narrow: whether the op takes and gives types that braze only stores (`DType.is_narrow`); the
     builder refuses them for every other op.
     """
 
     narrow: ClassVar[bool] = False
+    folds: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -77,6 +81,15 @@ class Op:
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         """One of the six kinds of braze.ops.lowering."""
         raise NotImplementedError
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        """This op in front of a Transpose of its first operand, instead of behind it.
+
+        (op', p): with T = Transpose(perm), each of op(T(x), ...) is Transpose(p) of op'(x, ...);
+        the other operands stay as they are. None where there is no such op'. x: the type of T(x);
+        outputs: how many outputs the node has.
+        """
+        return None
 
     def specialize(self, env: Mapping[str, int]) -> Self:
         """This op with every symbolic size in its fields replaced by its value in `env`.

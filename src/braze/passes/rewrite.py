@@ -127,3 +127,16 @@ def describe(node: Node) -> str:
     """A node for people: its op and the ONNX nodes it came from."""
     origins = ", ".join(node.origins[:3]) + (", ..." if len(node.origins) > 3 else "")
     return f"{node.op.name} ({origins})" if origins else f"{node.op.name} %{node.outputs[0].name}"
+
+
+def operand(node: Node) -> Value:
+    """The first operand, of a node that always has one."""
+    value = node.inputs[0]
+    assert value is not None, node.op
+    return value
+
+
+def producer(editor: GraphEditor, value: Value | None, op: type[Any]) -> Node | None:
+    """The node that makes `value` if it is of class `op`."""
+    node = editor.producer_of(value)
+    return node if node is not None and type(node.op) is op else None

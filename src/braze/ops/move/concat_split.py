@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import load
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, InferContext, OnnxNode, Op
+from braze.ops.base import Array, InferContext, OnnxNode, Op, Perm, Permuted
 from braze.ops.lowering import Decompose, Lowering, Nest
 from braze.ops.move.slice_pad import slice_axis
 from braze.ops.writing.arguments import (
@@ -103,6 +103,9 @@ class Split(Op):
         if contents[0] is None or not dims.is_static(self.sizes):
             return None
         return self._parts(contents[0])
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        return replace(self, axis=perm[self.axis]), perm
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         def build(g: GraphBuilder, x: Value) -> tuple[Value, ...]:

@@ -14,7 +14,7 @@ from braze.core.errors import ShapeError
 from braze.expr.scalar import Expr, axis, const, dim, select
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, InferContext, OnnxNode, Op
+from braze.ops.base import Array, InferContext, OnnxNode, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Pointwise, View
 from braze.ops.writing.arguments import (
     Arrays,
@@ -27,6 +27,7 @@ from braze.ops.writing.arguments import (
     object_array,
     type_of,
 )
+from braze.ops.writing.axes import behind_reshape, inverse, permuted
 from braze.ops.writing.indexing import (
     axes,
     broadcast_index,
@@ -55,6 +56,13 @@ class Reshape(Op):
         if contents[0] is None or not dims.is_static(self.shape):
             return None
         return (contents[0].reshape(self.shape),)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        """Where the Transpose tears no group of axes apart."""
+        order = behind_reshape(x.shape, self.shape, perm)
+        if order is None:
+            return None
+        return Reshape(tuple(self.shape[k] for k in order)), inverse(order)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         return View(reshape_index(type_of(inputs, 0).shape, self.shape), reshape=True)
@@ -114,6 +122,11 @@ class Expand(Op):
             return None
         return (np.broadcast_to(contents[0], dims.static(self.shape)),)
 
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        extra = len(self.shape) - len(perm)
+        wide = (*range(extra), *(p + extra for p in perm))
+        return Expand(permuted(self.shape, wide)), wide
+
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         shape = type_of(inputs, 0).shape
         same = dims.product(shape) == dims.product(self.shape)
@@ -144,6 +157,9 @@ class Tile(Op):
         if contents[0] is None or not dims.is_static(self.repeats):
             return None
         return (np.tile(contents[0], dims.static(self.repeats)),)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        return Tile(permuted(self.repeats, perm)), perm
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         shape = type_of(inputs, 0).shape

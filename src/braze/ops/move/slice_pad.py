@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, const, load, select, unary
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, InferContext, OnnxNode, Op
+from braze.ops.base import Array, InferContext, OnnxNode, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest, Pointwise, View
 from braze.ops.writing.arguments import (
     Arrays,
@@ -28,6 +28,7 @@ from braze.ops.writing.arguments import (
     tensor_specs,
     type_of,
 )
+from braze.ops.writing.axes import permuted
 from braze.ops.writing.indexing import (
     all_of,
     axes,
@@ -73,6 +74,10 @@ class Slice(Op):
         if contents[0] is None or not dims.is_static(self.starts + self.sizes):
             return None
         return (contents[0][self._slices()],)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        starts, sizes = permuted(self.starts, perm), permuted(self.sizes, perm)
+        return Slice(starts, sizes, permuted(self.steps, perm)), perm
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         index = tuple(
@@ -228,6 +233,10 @@ class Pad(Op):
         period = dims.dmax(2 * (n - 1), 1)
         m = imod(p, period)
         return clamp(imin(m, isub(period, m)), n)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        begins, ends = permuted(self.begins, perm), permuted(self.ends, perm)
+        return replace(self, begins=begins, ends=ends), perm
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         x = type_of(inputs, 0)

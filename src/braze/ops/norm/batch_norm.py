@@ -12,12 +12,13 @@ from braze.core.dtypes import DType
 from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, InferContext, Op
+from braze.ops.base import Array, InferContext
 from braze.ops.lowering import Decompose, Lowering
 from braze.ops.move.shape import Reshape
 from braze.ops.norm.channel_norm import channel_axis
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
+from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import (
     compute_type,
     narrow,
@@ -28,7 +29,7 @@ from braze.ops.writing.precision import (
 
 
 @dataclass(frozen=True)
-class BatchNorm(Op):
+class BatchNorm(LayoutOp):
     """(x - mean) / sqrt(var + epsilon) * scale + bias with one value of each a channel.
 
     Inputs x, scale [C], bias [C], mean [C], var [C]; layout "NCHW" ([N, C, *spatial]) or "NHWC".

@@ -16,11 +16,12 @@ from braze.expr import scalar
 from braze.expr.loops import LoopKernel, LoopNest, Store
 from braze.expr.scalar import Expr
 from braze.ir.graph import TensorType
-from braze.ops.base import Array, InferContext, Op
+from braze.ops.base import Array, InferContext
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.norm.normalization import inverse_root, mean_and_variance, normalized
 from braze.ops.reduce.reduce import specs
 from braze.ops.writing.indexing import iadd, imul
+from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import narrow, present, require_float, same_dtype, widen, widened
 
 
@@ -30,7 +31,7 @@ def channel_axis(layout: str, rank: int) -> int:
 
 
 @dataclass(frozen=True)
-class GroupNorm(Op):
+class GroupNorm(LayoutOp):
     """(x - mean) / sqrt(var + epsilon) * scale + bias per sample and group of channels.
 
     Inputs x, scale, bias; scale and bias have one element a channel, or one a group when
@@ -58,7 +59,7 @@ class GroupNorm(Op):
 
 
 @dataclass(frozen=True)
-class InstanceNorm(Op):
+class InstanceNorm(LayoutOp):
     """GroupNorm with one channel a group. Inputs x, scale [C], bias [C]."""
 
     epsilon: float

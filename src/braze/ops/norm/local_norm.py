@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,16 +13,17 @@ from braze.expr import scalar
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store
 from braze.expr.scalar import Expr
 from braze.ir.graph import TensorType
-from braze.ops.base import Array, InferContext, Op
+from braze.ops.base import Array, InferContext, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.norm.channel_norm import channel_axis
 from braze.ops.reduce.reduce import kept_index, reduced_shape, specs
 from braze.ops.writing.broadcast import normalize_axis
+from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import narrow, present, require_float, widen, widened
 
 
 @dataclass(frozen=True)
-class Lrn(Op):
+class Lrn(LayoutOp):
     """x / (bias + alpha / size * sum of x^2 over `size` neighbouring channels) ** beta.
 
     The window of channel c runs from c - floor((size-1)/2) to c + ceil((size-1)/2).
@@ -128,6 +129,9 @@ class LpNormalize(Op):
             else:
                 norm = np.sqrt(np.sum(wide * wide, axis=self.axis, keepdims=True))
             return (narrow(np.where(norm == 0, 0, wide / norm), x),)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        return replace(self, axis=perm[self.axis]), perm
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)

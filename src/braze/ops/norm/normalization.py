@@ -18,7 +18,7 @@ from braze.expr import scalar
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store
 from braze.expr.scalar import Expr
 from braze.ir.graph import TensorType
-from braze.ops.base import Array, InferContext, Op
+from braze.ops.base import Array, InferContext, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.reduce.reduce import count_expr, kept_index, reduced_shape, specs
 from braze.ops.writing.broadcast import broadcast_to, normalize_axis
@@ -98,6 +98,12 @@ class LayerNorm(Op):
         stored = np.float32 if self.stash.bits < 64 else np.float64
         return out, mean.astype(stored), inverse.astype(stored)
 
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        """Only where the axes it runs over stay where they are."""
+        first = self.axis % len(perm)
+        fixed = all(perm[i] == i for i in range(first, len(perm)))
+        return (self, perm) if fixed and outputs == 1 else None
+
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)
         axes = tuple(range(self.axis, x.rank))
@@ -170,6 +176,12 @@ class RmsNorm(Op):
             mean = np.mean(wide * wide, axis=axes, keepdims=True, dtype=wide.dtype)
             y = wide * (1 / np.sqrt(mean + wide.dtype.type(self.epsilon)))
             return (narrow(_scale_shift(y, inputs), x),)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        """Only where the axes it runs over stay where they are."""
+        first = self.axis % len(perm)
+        fixed = all(perm[i] == i for i in range(first, len(perm)))
+        return (self, perm) if fixed and outputs == 1 else None
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)

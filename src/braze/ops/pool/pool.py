@@ -16,7 +16,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, binary, cast, const, load, red, select, unary
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, InferContext, OnnxNode, Op
+from braze.ops.base import Array, InferContext, OnnxNode
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
 from braze.ops.pool.window import (
@@ -44,6 +44,7 @@ from braze.ops.writing.indexing import (
     to_expr,
     unravel,
 )
+from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import compute_type, narrow, require_float, widen
 
 
@@ -55,7 +56,7 @@ def lowest(dtype: DType) -> int | float:
 
 
 @dataclass(frozen=True)
-class Pool(Op):
+class Pool(LayoutOp):
     """A window over the spatial axes of x in `layout`; pads are (begin.., end..) sizes."""
 
     kernel: tuple[int, ...]

@@ -14,7 +14,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import binary, cast, const, load, red, select
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, InferContext, OnnxNode, Op
+from braze.ops.base import Array, InferContext, OnnxNode
 from braze.ops.lowering import Anchor, ConvSpec, Lowering, Nest, window_block
 from braze.ops.move.shape import reshape
 from braze.ops.move.slice_pad import Pad
@@ -31,11 +31,12 @@ from braze.ops.pool.window import (
 )
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.indexing import all_of, axes, iadd, idiv, imul
+from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
 
 
 @dataclass(frozen=True)
-class Conv(Op):
+class Conv(LayoutOp):
     """Inputs x and w [K, C/groups, *kernel]; x and the result are in `layout`. No bias: an Add.
 
     pads are (begin.., end..) and not negative. float16 and bfloat16 are summed in float32.

@@ -40,11 +40,12 @@ from braze.ops.writing.indexing import (
     isub,
     within,
 )
+from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
 
 
 @dataclass(frozen=True)
-class ConvTranspose(Op):
+class ConvTranspose(LayoutOp):
     """Inputs x and w [C, K/groups, *kernel]; x and the result are in `layout`. No bias: an Add.
 
     Size: stride * (n - 1) + output_padding + (kernel - 1) * dilation + 1 - begin - end; pads may be

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,9 +23,10 @@ from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.loops import Reduce as ReduceLoop
 from braze.expr.scalar import Expr
 from braze.ir.graph import TensorType
-from braze.ops.base import Array, InferContext, Op
+from braze.ops.base import Array, InferContext, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest, Pointwise
 from braze.ops.pointwise.elementwise_numpy import truncated_divide
+from braze.ops.writing.axes import without
 from braze.ops.writing.broadcast import normalize_axes, normalize_axis
 from braze.ops.writing.precision import narrow, present, widen, widened
 from braze.ops.writing.size_arithmetic import known_binary
@@ -167,6 +168,10 @@ class Reduce(Op):
         )
         return None if total is None else (total.reshape(shape),)
 
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        moved = replace(self, axes=tuple(sorted(perm[a] for a in self.axes)))
+        return moved, perm if self.keepdims else without(self.axes, perm)
+
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)
         if not self.axes:
@@ -280,6 +285,10 @@ class ArgReduce(Op):
         else:
             found = function(x, axis=self.axis, keepdims=self.keepdims)
         return (np.asarray(found, np.int64),)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        moved = replace(self, axis=perm[self.axis])
+        return moved, perm if self.keepdims else without((self.axis,), perm)
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from braze.expr import scalar
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, Importer, InferContext, OnnxNode, Op
+from braze.ops.base import Array, Importer, InferContext, OnnxNode, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.reduce.reduce import kept_index, reduced_shape, specs
 from braze.ops.writing.arguments import known_ints
@@ -59,6 +59,9 @@ class Cumulative(Op):
             total[0] = 0 if self.kind == "sum" else 1
             total = np.moveaxis(total, 0, self.axis)
         return (narrow(np.flip(total, self.axis) if self.reverse else total, x),)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        return replace(self, axis=perm[self.axis]), perm
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)

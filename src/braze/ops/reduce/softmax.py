@@ -7,7 +7,7 @@ Reshape. A row of -inf only gives NaN, as the plain formula does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from braze.expr import scalar
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ops.base import Array, Importer, InferContext, OnnxNode, Op
+from braze.ops.base import Array, Importer, InferContext, OnnxNode, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.shape import Reshape
 from braze.ops.reduce.reduce import kept_index, reduced_shape, specs
@@ -53,6 +53,9 @@ class Softmax(Op):
             e = np.exp(shifted)
             total = np.sum(e, axis=self.axis, keepdims=True)
             return (narrow(shifted - np.log(total) if self.log else e / total, x),)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        return replace(self, axis=perm[self.axis]), perm
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)
@@ -96,6 +99,9 @@ class Hardmax(Op):
             top = np.argmax(x, axis=self.axis, keepdims=True)
             np.put_along_axis(out, top, 1, axis=self.axis)
         return (out,)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        return replace(self, axis=perm[self.axis]), perm
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         (x,) = present(inputs, 1, self.name)

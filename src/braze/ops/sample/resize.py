@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from braze.core.errors import DTypeError, ShapeError
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, load, red, select, unary
 from braze.ir.graph import TensorType
-from braze.ops.base import Array, InferContext, Op
+from braze.ops.base import Array, InferContext, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest, View
 from braze.ops.move.slice_pad import single_store
 from braze.ops.sample.resize_axis import AxisMap, number, value
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
+from braze.ops.writing.axes import permuted
 from braze.ops.writing.indexing import all_of, axes, clamp, iadd, imin, within
 from braze.ops.writing.precision import compute_type, narrow, widen
 
@@ -131,6 +132,12 @@ class Resize(Op):
         reach = 1 if self.mode == "linear" else 2
         first = math.floor(-reach / stretch) + 1
         return first, 2 * (1 - first)
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        rank = len(perm)
+        roi = self.roi and permuted(self.roi[:rank], perm) + permuted(self.roi[rank:], perm)
+        sizes, scales = permuted(self.sizes, perm), permuted(self.scales, perm)
+        return replace(self, sizes=sizes, scales=scales, roi=roi), perm
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         x, y = type_of(inputs, 0), outputs[0]

@@ -7,7 +7,6 @@ the spelled-out form by its intermediate roundings only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,38 +14,11 @@ from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Value
 from braze.ir.pattern import Call, Const, Match, OneOf, Pattern, Var, call, one_of
 from braze.ops.pointwise.activation import Clip, Gelu, HardSigmoid, HardSwish, Sigmoid, Silu
-from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.passes.rewrite import Refusal, Rule
 from braze.passes.rules.contents import EXACT_SLACK, is_scalar, number
+from braze.passes.rules.patterns import add, binary, mul, unary
 
 X: Final = Var("x")
-
-
-def _named(name: str) -> Callable[[Any], bool]:
-    def accept(op: Any) -> bool:
-        return bool(op.op == name)
-
-    return accept
-
-
-def add(a: Pattern, b: Pattern) -> Call:
-    """a + b in any order."""
-    return call(Binary, a, b, where=_named("add"), commutative=True)
-
-
-def mul(a: Pattern, b: Pattern) -> Call:
-    """a * b in any order."""
-    return call(Binary, a, b, where=_named("mul"), commutative=True)
-
-
-def binary(op: str, a: Pattern, b: Pattern) -> Call:
-    """A Binary whose operands are not swapped."""
-    return call(Binary, a, b, where=_named(op))
-
-
-def unary(op: str, a: Pattern) -> Call:
-    """A Unary."""
-    return call(Unary, a, where=_named(op))
 
 
 def _halved_product(gate: Pattern) -> OneOf:

@@ -29,8 +29,8 @@ from braze.ops.product.attention import LAYOUTS, FusedAttention
 from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.softmax import Softmax
 from braze.passes.rewrite import Refusal, Rule
-from braze.passes.rules.activations import add, binary, mul
 from braze.passes.rules.contents import is_scalar, keeps_type
+from braze.passes.rules.patterns import add, binary, mul
 
 # a finite mask this low hides a key from float32 softmax whatever its score
 HIDDEN: Final = -1e30

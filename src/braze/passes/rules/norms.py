@@ -17,8 +17,8 @@ from braze.ir.pattern import Call, Const, Match, OneOf, Pattern, Var, call, one_
 from braze.ops.norm.normalization import LayerNorm, RmsNorm
 from braze.ops.reduce.reduce import Reduce
 from braze.passes.rewrite import Refusal, Rule
-from braze.passes.rules.activations import add, binary, mul, unary
 from braze.passes.rules.contents import is_scalar, keeps_type, number
+from braze.passes.rules.patterns import add, binary, mul, unary
 
 X: Final = Var("x")
 

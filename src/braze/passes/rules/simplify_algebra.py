@@ -20,8 +20,7 @@ from braze.ops.pointwise.activation import Sigmoid
 from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.ops.reduce.reduce import Reduce
 from braze.passes.base import PassContext
-from braze.passes.rewrite import NodeRewrite, rewrite_nodes
-from braze.passes.shapes.simplify_shapes import operand, producer
+from braze.passes.rewrite import NodeRewrite, operand, producer, rewrite_nodes
 
 MAX_DEPTH: Final = 4
 

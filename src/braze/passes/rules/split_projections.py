@@ -21,10 +21,9 @@ from braze.ops.move.slice_pad import Slice
 from braze.ops.pointwise.elementwise import Binary
 from braze.ops.product.attention import FusedAttention
 from braze.ops.product.matmul import MatMul
+from braze.ops.writing.axes import reshape_groups
 from braze.passes.base import PassContext
-from braze.passes.rewrite import describe
-from braze.passes.shapes.simplify_shapes import operand, producer
-from braze.passes.shapes.sink_transposes import reshape_groups
+from braze.passes.rewrite import describe, operand, producer
 
 MIN_COLUMNS: Final = 32  # narrower products would leave vector lanes idle
 

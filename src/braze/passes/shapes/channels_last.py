@@ -15,9 +15,10 @@ from braze.ir.graph import Graph, Value
 from braze.ops.move.shape import Transpose
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.writing.axes import channels_first, inverse
 from braze.passes.base import PassContext
-from braze.passes.shapes.simplify_shapes import operand
-from braze.passes.shapes.sink_transposes import channels_first_perm, inverse, sink_transposes
+from braze.passes.rewrite import operand
+from braze.passes.shapes.sink_transposes import sink_transposes
 
 # ops that are converted wherever they stand; others with a layout only follow their operand
 CONVERTED: Final = (Conv, ConvTranspose)
@@ -34,7 +35,7 @@ def channels_last(graph: Graph, ctx: PassContext) -> Graph:
         x = operand(node)
         if x.type.rank > MAX_RANK:
             continue
-        to_first = channels_first_perm(x.type.rank)
+        to_first = channels_first(x.type.rank)
         built = editor.rewriter([node])
         if x not in channels_last_of:
             channels_last_of[x] = built.add1(Transpose(inverse(to_first)), x)

@@ -20,8 +20,10 @@ from braze.ops.move.slice_pad import Pad, Slice
 from braze.ops.pointwise.cast import Cast
 from braze.ops.pointwise.compare import Compare, Where
 from braze.ops.pointwise.elementwise import Binary
+from braze.ops.writing.axes import moves_only_unit_axes
 from braze.passes.base import PassContext
-from braze.passes.rewrite import NodeRewrite, rewrite_nodes
+from braze.passes.rewrite import NodeRewrite, operand, producer, rewrite_nodes
+from braze.passes.shapes.axes import compose_transposes
 
 # every value of the first type is a value of the second
 EXACT_CASTS: Final[frozenset[tuple[DType, DType]]] = frozenset(
@@ -34,19 +36,6 @@ def simplify_shapes(graph: Graph, ctx: PassContext) -> Graph:
     return rewrite_nodes(graph, REWRITES, ctx, "simplify_shapes")
 
 
-def operand(node: Node) -> Value:
-    """The first operand, which the ops of this module always have."""
-    value = node.inputs[0]
-    assert value is not None, node.op
-    return value
-
-
-def producer(editor: GraphEditor, value: Value | None, op: type[Any]) -> Node | None:
-    """The node that makes `value` if it is of class `op`."""
-    node = editor.producer_of(value)
-    return node if node is not None and type(node.op) is op else None
-
-
 def _reshape(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
     x = operand(node)
     if x.shape == node.output.shape:
@@ -56,25 +45,6 @@ def _reshape(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
         return None
     source = operand(inner)
     return source if source.shape == node.op.shape else g.add1(node.op, source)
-
-
-def compose_transposes(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
-    """One Transpose (or none) in the place of a Transpose of a Transpose."""
-    x, perm = operand(node), node.op.perm
-    if perm == tuple(range(len(perm))):
-        return x
-    inner = producer(editor, x, Transpose)
-    if inner is None:
-        return None
-    both = tuple(inner.op.perm[p] for p in perm)
-    source = operand(inner)
-    return source if both == tuple(range(len(both))) else g.add1(Transpose(both), source)
-
-
-def moves_only_unit_axes(shape: Shape, perm: Sequence[int]) -> bool:
-    """Whether a Transpose of `shape` keeps the row-major order of elements."""
-    moved = [p for p in perm if shape[p] != 1]
-    return moved == sorted(moved)
 
 
 def _transpose(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:

@@ -14,10 +14,10 @@ from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.move.shape import Expand, Reshape, Transpose
 from braze.ops.move.slice_pad import Slice
+from braze.ops.writing.axes import reshape_groups
 from braze.passes.base import PassContext
-from braze.passes.rewrite import describe
-from braze.passes.shapes.simplify_shapes import operand, producer
-from braze.passes.shapes.sink_transposes import is_elementwise, reshape_groups
+from braze.passes.rewrite import describe, operand, producer
+from braze.passes.shapes.axes import is_elementwise
 
 # what moves elements has no kernel that an elementwise op could join
 MOVERS: Final = (Reshape, Transpose, Expand, Slice)

@@ -7,40 +7,23 @@ elements of a reduction are added in another order only where the op itself fixe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Union
+from typing import Final
 
 import numpy as np
 
 from braze.core.bounds import bounds
-from braze.core.dims import Dim, Shape, exact_div, product
+from braze.core.dims import Shape
 from braze.core.errors import BrazeError
-from braze.expr.fold import leaves
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
-from braze.ops.lowering import Pointwise
-from braze.ops.move.concat_split import Concat, Split
-from braze.ops.move.shape import Expand, Reshape, Tile, Transpose
-from braze.ops.move.slice_pad import Pad, Slice
-from braze.ops.norm.local_norm import LpNormalize
-from braze.ops.norm.normalization import LayerNorm, RmsNorm
-from braze.ops.reduce.reduce import ArgReduce, Reduce
-from braze.ops.reduce.scan import Cumulative
-from braze.ops.reduce.softmax import Hardmax, Softmax
-from braze.ops.sample.resize import Resize
+from braze.ops.base import Perm
+from braze.ops.move.concat_split import Concat
+from braze.ops.move.shape import Reshape, Transpose
+from braze.ops.writing.axes import inverse, moves_only_unit_axes
 from braze.passes.base import PassContext
-from braze.passes.rewrite import describe
-from braze.passes.shapes.simplify_shapes import (
-    compose_transposes,
-    moves_only_unit_axes,
-    operand,
-    producer,
-)
+from braze.passes.rewrite import describe, operand, producer
+from braze.passes.shapes.axes import compose_transposes, is_elementwise
 
-Perm = tuple[int, ...]
-# (node, perm of its first operand) -> (op on the untransposed operand, perm of the result)
-Renamed = Union[tuple[Any, Perm], None]
 UNBOUNDED_SIZE: Final = 64  # stands for a symbol without bounds when costs are compared
 
 
@@ -52,10 +35,8 @@ def sink_transposes(graph: Graph, ctx: PassContext) -> Graph:
             sunk = _merge(node, editor)
         elif type(node.op) is Concat:
             sunk = _sink_concat(node, editor)
-        elif type(node.op) in RENAMINGS or hasattr(node.op, "layout"):
-            sunk = _sink_unary(node, editor)
         else:
-            sunk = _sink_pointwise(node, editor)
+            sunk = _sink_unary(node, editor) or _sink_pointwise(node, editor)
         if sunk:
             ctx.trace.decide("rewrite", rule="sink_transposes", at=describe(node), nodes=1)
     return editor.finish()
@@ -78,21 +59,12 @@ def _merge(node: Node, editor: GraphEditor) -> bool:
     return merged is not None and _commit(editor, built, node, {node.output: merged})
 
 
-def inverse(perm: Sequence[int]) -> Perm:
-    """The permutation that undoes `perm`."""
-    return tuple(int(i) for i in np.argsort(np.asarray(perm, dtype=np.int64)))
-
-
-def _permuted(items: Sequence[Any], perm: Perm) -> tuple[Any, ...]:
-    """Per-axis data of T(x) as per-axis data of x: item i goes to axis perm[i]."""
-    return tuple(items[i] for i in inverse(perm))
-
-
 def _sink_unary(node: Node, editor: GraphEditor) -> bool:
     transposed = producer(editor, node.inputs[0], Transpose) if node.inputs else None
     if transposed is None:
         return False
-    renamed = RENAMINGS.get(type(node.op), _to_channels_last)(node, transposed.op.perm)
+    outputs = len(node.outputs)
+    renamed = node.op.permuted(transposed.op.perm, operand(node).type, outputs)
     if renamed is None:
         return False
     op, perm = renamed
@@ -113,21 +85,6 @@ def _commit(editor: GraphEditor, built: Rewriter, node: Node, new: dict[Value, V
 
 
 # ------------------------------------------------------------------ ops with several operands
-
-
-def is_elementwise(node: Node) -> bool:
-    """Whether each output element depends on the operands' elements under broadcasting alone."""
-    if len(node.outputs) != 1 or not node.inputs or isinstance(node.op, (Transpose, Reshape)):
-        return False
-    types = [None if v is None else v.type for v in node.inputs]
-    try:
-        lowering = node.op.lower(types, [node.output.type])
-    except BrazeError:
-        return False
-    if not isinstance(lowering, Pointwise) or leaves(lowering.expr, "axis"):
-        return False
-    present = sum(v is not None for v in node.inputs)
-    return len(leaves(lowering.expr, "hole")) == present
 
 
 def _sink_pointwise(node: Node, editor: GraphEditor) -> bool:
@@ -207,169 +164,3 @@ def _in_layout(v: Value, perm: Perm, rank: int, editor: GraphEditor, g: Rewriter
         return g.constant(np.ascontiguousarray(moved), v.name)
     wide = v if v.type.rank == rank else g.add1(Reshape(full), v)
     return g.add1(Transpose(back), wide)
-
-
-# ------------------------------------------------------------------ ops with one operand
-
-
-def _reduce(node: Node, perm: Perm) -> Renamed:
-    op = node.op
-    axes = tuple(sorted(perm[a] for a in op.axes))
-    if op.keepdims:
-        return replace(op, axes=axes), perm
-    kept = [perm[i] for i in range(len(perm)) if i not in op.axes]
-    order = sorted(kept)
-    return replace(op, axes=axes), tuple(order.index(k) for k in kept)
-
-
-def _arg_reduce(node: Node, perm: Perm) -> Renamed:
-    op = node.op
-    rest = [p for i, p in enumerate(perm) if i != op.axis]
-    order = sorted(rest)
-    out = perm if op.keepdims else tuple(order.index(p) for p in rest)
-    return replace(op, axis=perm[op.axis]), out
-
-
-def _axis(node: Node, perm: Perm) -> Renamed:
-    return replace(node.op, axis=perm[node.op.axis]), perm
-
-
-def channels_first_perm(rank: int) -> Perm:
-    """The Transpose of [N, *spatial, C] to [N, C, *spatial]."""
-    return (0, rank - 1, *range(1, rank - 1))
-
-
-def _to_channels_last(node: Node, perm: Perm) -> Renamed:
-    """Ops with a layout read channels-last data as it is (their other operands have none)."""
-    if node.op.layout != "NCHW" or perm != channels_first_perm(len(perm)) or len(node.outputs) > 1:
-        return None
-    return replace(node.op, layout="NHWC"), perm
-
-
-def _slice(node: Node, perm: Perm) -> Renamed:
-    op = node.op
-    moved = (_permuted(field, perm) for field in (op.starts, op.sizes, op.steps))
-    return Slice(*moved), perm
-
-
-def _pad(node: Node, perm: Perm) -> Renamed:
-    op = node.op
-    begins, ends = _permuted(op.begins, perm), _permuted(op.ends, perm)
-    return replace(op, begins=begins, ends=ends), perm
-
-
-def _resize(node: Node, perm: Perm) -> Renamed:
-    op = node.op
-    rank = len(perm)
-    roi = op.roi and _permuted(op.roi[:rank], perm) + _permuted(op.roi[rank:], perm)
-    sizes, scales = _permuted(op.sizes, perm), _permuted(op.scales, perm)
-    return replace(op, sizes=sizes, scales=scales, roi=roi), perm
-
-
-def _tile(node: Node, perm: Perm) -> Renamed:
-    return Tile(_permuted(node.op.repeats, perm)), perm
-
-
-def _expand(node: Node, perm: Perm) -> Renamed:
-    extra = len(node.op.shape) - len(perm)
-    wide = (*range(extra), *(p + extra for p in perm))
-    return Expand(_permuted(node.op.shape, wide)), wide
-
-
-def _trailing_norm(node: Node, perm: Perm) -> Renamed:
-    """Norms over trailing axes: those must stay where they are."""
-    axis = node.op.axis % len(perm)
-    fixed = all(perm[i] == i for i in range(axis, len(perm)))
-    return (node.op, perm) if fixed and len(node.outputs) == 1 else None
-
-
-def reshape_groups(a: Shape, b: Shape) -> list[tuple[list[int], list[int]]] | None:
-    """Split a Reshape from `a` to `b` into independent groups of neighbouring axes.
-
-    Each group (axes of a, axes of b) has equal products; a unit axis is a group of its own with
-    the other side empty. None when the sizes do not tell (symbols, or an empty tensor).
-    """
-    if any(d == 0 for d in (*a, *b)):
-        return None
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(a) or j < len(b):
-        if i < len(a) and a[i] == 1:
-            groups.append(([i], []))
-            i += 1
-            continue
-        if j < len(b) and b[j] == 1:
-            groups.append(([], [j]))
-            j += 1
-            continue
-        if i == len(a) or j == len(b):
-            return None
-        left, right = [i], [j]
-        i, j = i + 1, j + 1
-        while (pa := product(a[k] for k in left)) != (pb := product(b[k] for k in right)):
-            if i < len(a) and _is_part(pa, pb):
-                left.append(i)
-                i += 1
-            elif j < len(b) and _is_part(pb, pa):
-                right.append(j)
-                j += 1
-            else:
-                return None
-        groups.append((left, right))
-    return groups
-
-
-def _is_part(a: Dim, b: Dim) -> bool:
-    """Whether a product of sizes that has reached `a` must grow to become `b`."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a < b
-    return exact_div(b, a) is not None
-
-
-def _reshape(node: Node, perm: Perm) -> Renamed:
-    """Sink through a Reshape whose groups of axes are not torn apart by the Transpose."""
-    groups = reshape_groups(operand(node).shape, node.op.shape)
-    if groups is None:
-        return None
-    order: list[int] = []
-    pending = {perm[left[0]]: (left, right) for left, right in groups if left}
-    new_units = [right for left, right in groups if not left]
-    source = 0
-    while source < len(perm):
-        if source not in pending:
-            return None
-        left, right = pending[source]
-        if [perm[k] for k in left] != list(range(source, source + len(left))):
-            return None
-        order += right
-        source += len(left)
-    order = _with_units(order, new_units)
-    shape: list[Dim] = [node.op.shape[k] for k in order]
-    return Reshape(tuple(shape)), inverse(order)
-
-
-def _with_units(order: list[int], units: list[list[int]]) -> list[int]:
-    """Put new unit axes behind the axis they follow in the result (or first)."""
-    out = list(order)
-    for (unit,) in units:
-        out.insert(out.index(unit - 1) + 1 if unit - 1 in out else 0, unit)
-    return out
-
-
-RENAMINGS: Final[Mapping[type[Any], Callable[[Node, Perm], Renamed]]] = {
-    Reduce: _reduce,
-    ArgReduce: _arg_reduce,
-    Softmax: _axis,
-    Hardmax: _axis,
-    LpNormalize: _axis,
-    Cumulative: _axis,
-    Slice: _slice,
-    Pad: _pad,
-    Tile: _tile,
-    Expand: _expand,
-    Reshape: _reshape,
-    LayerNorm: _trailing_norm,
-    RmsNorm: _trailing_norm,
-    Split: _axis,
-    Resize: _resize,
-}
