@@ -40,7 +40,7 @@ void write_info(const braze_tensor_info& info, braze_tensor_info* out) {
 }
 
 template <class T>
-int32_t count_of(const braze_engine* engine, std::vector<T> Plan::* list) {
+int32_t count_of(const braze_engine* engine, std::vector<T> PlanRecord::* list) {
   return engine ? static_cast<int32_t>((engine->engine->plan().*list).size()) : -1;
 }
 
@@ -146,7 +146,7 @@ braze_status braze_engine_binding(const braze_engine* engine, int32_t binding,
     braze_tensor_info info =
         braze::tensor_info(b.name, b.dtype, engine->engine->static_dims(index));
     info.is_output = index >= plan.inputs.size();
-    info.has_value = b.has_value;
+    info.has_value = !b.value.empty();
     braze::write_info(info, out);
   });
 }
@@ -166,8 +166,10 @@ braze_status braze_engine_step(const braze_engine* engine, int32_t step, braze_s
   return guarded([&] {
     braze::need(engine, out);
     const braze::Plan& plan = engine->engine->plan();
-    const braze::Step& s = plan.steps[braze::checked(step, plan.steps.size(), "step")];
-    braze::write_struct({0, s.name.c_str(), s.tactic.c_str(), s.origins.c_str(), s.parallel}, *out,
+    const size_t index = braze::checked(step, plan.steps.size(), "step");
+    const braze::Launch& s = plan.launch(index);
+    const char* const origins = engine->engine->origins(index).c_str();
+    braze::write_struct({0, s.name.c_str(), s.tactic.c_str(), origins, s.parallel}, *out,
                         braze::kFirstStepInfo, "braze_step_info");
   });
 }

@@ -144,7 +144,7 @@ void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
     fail(BRAZE_ERROR_EXECUTION, "num_workers is ", wanted, ", outside 1..", format::kMaxWorkers);
   }
   // the plan has scratch memory for as many workers as it was built for
-  const int32_t workers = std::min<int32_t>(wanted, engine_->plan().threads);
+  const int32_t workers = std::min<int32_t>(wanted, static_cast<int32_t>(engine_->plan().threads));
   LaunchTable& table = prepare(dims);
   table.bind(memory);
   engine_->verify_weights();

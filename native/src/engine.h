@@ -28,6 +28,7 @@ class Engine {
   // Dims of a tensor with -1 where they depend on the input shapes.
   const std::vector<int64_t>& static_dims(size_t binding) const { return static_dims_[binding]; }
   const std::vector<int64_t>& debug_dims(size_t index) const { return debug_dims_[index]; }
+  const std::string& origins(size_t step) const { return origins_[step]; }  // joined by ", "
   size_t num_input_dims() const { return num_input_dims_; }  // the sum of the inputs' ranks
 
  private:
@@ -43,6 +44,7 @@ class Engine {
   std::vector<braze_kernel_fn> kernels_;
   std::vector<std::vector<int64_t>> static_dims_;
   std::vector<std::vector<int64_t>> debug_dims_;
+  std::vector<std::string> origins_;
   std::unique_ptr<WeightCheck> weight_check_;  // last: its thread reads the members above
 };
 

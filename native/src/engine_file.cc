@@ -53,6 +53,11 @@ format::FileHeader read_header(const EngineBytes& bytes) {
             cat("it is ", bytes.size() < header.file_bytes ? "truncated" : "too long", ", with ",
                 bytes.size(), " bytes where its header says ", header.file_bytes));
   }
+  if (header.version < format::kOldestVersion) {
+    fail(BRAZE_ERROR_VERSION, bytes.name(), " is of format version ", header.version,
+         ", which this braze no longer reads (it reads ", format::kOldestVersion, " to ",
+         format::kVersion, "); build the engine again");
+  }
   if (header.min_reader_version > format::kVersion) {
     fail(BRAZE_ERROR_VERSION, bytes.name(), " needs a reader of format version ",
          header.min_reader_version, " but this braze reads up to ", format::kVersion,

@@ -1,4 +1,4 @@
-// Emitted from src/braze/engine/schema.py by braze.engine.emit_header; do not edit.
+// Emitted from src/braze/engine by braze.engine.emit_header; do not edit.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,14 @@
 namespace braze::format {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x42, 0x52, 0x41, 0x5a, 0x45, 0x0d, 0x0a};
-inline constexpr uint32_t kVersion = 1;
-inline constexpr uint32_t kMinReaderVersion = 1;
+inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kMinReaderVersion = 2;
+inline constexpr uint32_t kOldestVersion = 2;
 inline constexpr uint32_t kSectionFlagRequired = 1;
 inline constexpr uint64_t kSectionAlign = 0x40;
 inline constexpr uint64_t kPageAlign = 0x1000;
 inline constexpr uint64_t kWeightAlign = 0x40;
-inline constexpr uint64_t kArenaAlign = 0x40;
+inline constexpr uint64_t kMinAlign = 0x40;
 inline constexpr uint64_t kChecksumChunkBytes = 0x100000;
 inline constexpr uint64_t kChecksumLanes = 0x8;
 inline constexpr uint64_t kChecksumKey = 0x9e3779b97f4a7c15;
@@ -67,7 +68,7 @@ enum class SizeOpCode : uint8_t {
   kMin = 7,
 };
 
-inline constexpr uint32_t kNumSizeOps = 8;
+inline constexpr std::string_view kSizeOpCodeNames[] = {"const", "sym", "add", "mul", "floordiv", "mod", "max", "min"};
 
 enum class BufferKind : uint8_t {
   kArena = 0,
@@ -76,9 +77,22 @@ enum class BufferKind : uint8_t {
   kOutput = 3,
 };
 
-inline constexpr std::string_view kBufferKinds[] = {"arena", "weight", "input", "output"};
+inline constexpr std::string_view kBufferKindNames[] = {"arena", "weight", "input", "output"};
 
-inline constexpr std::string_view kStepKinds[] = {"launch"};
+enum class Space : uint8_t {
+  kHost = 0,
+  kPinned = 1,
+  kDevice = 2,
+};
+
+inline constexpr std::string_view kSpaceNames[] = {"host", "pinned", "device"};
+
+enum class CodeKind : uint8_t {
+  kElf = 0,
+  kCubin = 1,
+};
+
+inline constexpr std::string_view kCodeKindNames[] = {"elf", "cubin"};
 
 struct DTypeRow {
   std::string_view name;
@@ -104,90 +118,5 @@ inline constexpr DTypeRow kDTypes[] = {
     {"float8_e5m2fnuz", 1},
     {"float8_e8m0fnu", 1},
 };
-
-namespace manifest_keys {
-inline constexpr std::string_view kTarget = "target";
-inline constexpr std::string_view kThreads = "threads";
-inline constexpr std::string_view kSymbols = "symbols";
-inline constexpr std::string_view kSizes = "sizes";
-inline constexpr std::string_view kGuards = "guards";
-inline constexpr std::string_view kInputs = "inputs";
-inline constexpr std::string_view kOutputs = "outputs";
-inline constexpr std::string_view kBuffers = "buffers";
-inline constexpr std::string_view kObjects = "objects";
-inline constexpr std::string_view kKernels = "kernels";
-inline constexpr std::string_view kSteps = "steps";
-inline constexpr std::string_view kProfiles = "profiles";
-inline constexpr std::string_view kWeights = "weights";
-inline constexpr std::string_view kDebug = "debug";
-}  // namespace manifest_keys
-
-namespace guard_keys {
-inline constexpr std::string_view kLhs = "lhs";
-inline constexpr std::string_view kRhs = "rhs";
-inline constexpr std::string_view kWhat = "what";
-}  // namespace guard_keys
-
-namespace binding_keys {
-inline constexpr std::string_view kName = "name";
-inline constexpr std::string_view kDtype = "dtype";
-inline constexpr std::string_view kShape = "shape";
-inline constexpr std::string_view kBuffer = "buffer";
-inline constexpr std::string_view kValue = "value";
-}  // namespace binding_keys
-
-namespace buffer_keys {
-inline constexpr std::string_view kKind = "kind";
-inline constexpr std::string_view kBytes = "bytes";
-inline constexpr std::string_view kOffset = "offset";
-inline constexpr std::string_view kName = "name";
-}  // namespace buffer_keys
-
-namespace object_keys {
-inline constexpr std::string_view kOffset = "offset";
-inline constexpr std::string_view kBytes = "bytes";
-}  // namespace object_keys
-
-namespace kernel_keys {
-inline constexpr std::string_view kEntry = "entry";
-inline constexpr std::string_view kIsa = "isa";
-inline constexpr std::string_view kObject = "object";
-}  // namespace kernel_keys
-
-namespace step_keys {
-inline constexpr std::string_view kKind = "kind";
-inline constexpr std::string_view kKernel = "kernel";
-inline constexpr std::string_view kName = "name";
-inline constexpr std::string_view kBuffers = "buffers";
-inline constexpr std::string_view kParams = "params";
-inline constexpr std::string_view kParallel = "parallel";
-inline constexpr std::string_view kAfter = "after";
-inline constexpr std::string_view kOrigins = "origins";
-inline constexpr std::string_view kTactic = "tactic";
-}  // namespace step_keys
-
-namespace profile_keys {
-inline constexpr std::string_view kRanges = "ranges";
-inline constexpr std::string_view kOffsets = "offsets";
-inline constexpr std::string_view kArenaBytes = "arena_bytes";
-inline constexpr std::string_view kLowerBoundBytes = "lower_bound_bytes";
-}  // namespace profile_keys
-
-namespace weight_keys {
-inline constexpr std::string_view kName = "name";
-inline constexpr std::string_view kDtype = "dtype";
-inline constexpr std::string_view kShape = "shape";
-inline constexpr std::string_view kOffset = "offset";
-inline constexpr std::string_view kBytes = "bytes";
-inline constexpr std::string_view kContentHash = "content_hash";
-}  // namespace weight_keys
-
-namespace debug_keys {
-inline constexpr std::string_view kName = "name";
-inline constexpr std::string_view kDtype = "dtype";
-inline constexpr std::string_view kShape = "shape";
-inline constexpr std::string_view kRef = "ref";
-inline constexpr std::string_view kStep = "step";
-}  // namespace debug_keys
 
 }  // namespace braze::format

@@ -92,6 +92,7 @@ class JsonParser {
 
   void container(bool object, uint64_t depth) {
     const uint32_t index = open(object ? kJsonObject : kJsonArray);
+    const size_t start = at_;
     const char close = object ? '}' : ']';
     ++at_;
     bool first = true;
@@ -106,6 +107,7 @@ class JsonParser {
       value(depth + 1);
     }
     document_.nodes_[index].end = static_cast<uint32_t>(document_.nodes_.size());
+    document_.nodes_[index].text = text_.substr(start, at_ - start);
   }
 
   bool word(std::string_view expected) {
@@ -229,6 +231,16 @@ int64_t Json::integer_in(int64_t low, int64_t high) const {
          "; build the engine again");
   }
   return value;
+}
+
+bool Json::is_null() const { return document_->nodes_[node_].kind == kJsonNull; }
+
+std::string Json::object_text() const {
+  return std::string(document_->nodes_[expect(kJsonObject, "an object")].text);
+}
+
+size_t Json::size() const {
+  return each([](const Json&, size_t) {});
 }
 
 bool Json::boolean() const {

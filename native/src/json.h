@@ -1,11 +1,14 @@
 // A bounded JSON reader for the manifest: flat nodes, no recursion past a fixed depth, ASCII only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "error.h"
 
 namespace braze {
 
@@ -14,6 +17,7 @@ class JsonDocument;
 // A view of one value of a document. Accessors throw a format error that names the place.
 class Json {
  public:
+  Json() = default;
   // `where` (the last key on the way here) must outlive the view: keys are constants.
   Json(const JsonDocument& document, uint32_t node, std::string_view where)
       : document_(&document), node_(node), where_(where) {}
@@ -24,7 +28,14 @@ class Json {
   std::string text() const;
   std::string_view view() const;
   Json at(std::string_view key) const;  // member of an object
+  bool is_null() const;
+  std::string object_text() const;  // the JSON text of an object
+  size_t size() const;              // elements of an array
   std::string_view where() const { return where_; }
+
+  // The elements of an array of exactly N.
+  template <size_t N>
+  std::array<Json, N> row() const;
 
   // Calls visit(Json element, size_t index) for each element of an array; returns their number.
   template <class Visit>
@@ -35,8 +46,8 @@ class Json {
   uint32_t next(uint32_t node) const;
   bool inside(uint32_t node) const;
 
-  const JsonDocument* document_;
-  uint32_t node_;
+  const JsonDocument* document_ = nullptr;
+  uint32_t node_ = 0;
   std::string_view where_;
 };
 
@@ -73,6 +84,19 @@ class JsonDocument {
   std::vector<Node> nodes_;
   std::deque<std::string> unescaped_;
 };
+
+template <size_t N>
+std::array<Json, N> Json::row() const {
+  std::array<Json, N> out;
+  const size_t count = each([&](const Json& element, size_t index) {
+    if (index < N) out[index] = element;
+  });
+  if (count != N) {
+    fail(BRAZE_ERROR_FORMAT, "the engine's ", where_, " has a row of ", count, " in place of ", N,
+         "; build the engine again");
+  }
+  return out;
+}
 
 template <class Visit>
 size_t Json::each(const Visit& visit) const {

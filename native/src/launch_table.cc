@@ -15,9 +15,10 @@ constexpr size_t kMaxPhaseSteps = 32;
 
 int64_t dtype_bytes(int32_t dtype) { return format::kDTypes[dtype].bytes; }
 
-std::string describe(size_t index, const Step& step) {
-  return cat("step ", index, " '", step.name, "'",
-             step.origins.empty() ? "" : cat(" (from ", step.origins, ")"));
+std::string describe(const Engine& engine, size_t step) {
+  const std::string& origins = engine.origins(step);
+  return cat("step ", step, " '", engine.plan().launch(step).name, "'",
+             origins.empty() ? "" : cat(" (from ", origins, ")"));
 }
 
 }  // namespace
@@ -28,7 +29,7 @@ LaunchTable::LaunchTable(const Engine& engine, Shapes shapes, unsigned char* are
   for (size_t i = 0; i < plan.num_bindings(); ++i) {
     const Binding& b = plan.binding(i);
     binding_bytes_.push_back(tensor_bytes(shapes_.sizes, b.shape, dtype_bytes(b.dtype), b.name));
-    if (b.has_value && static_cast<int64_t>(b.value.size()) != binding_bytes_[i]) {
+    if (!b.value.empty() && static_cast<int64_t>(b.value.size()) != binding_bytes_[i]) {
       fail(BRAZE_ERROR_SHAPE, "input '", b.name, "' has ", binding_bytes_[i],
            " bytes but the engine was specialised to a content of ", b.value.size(),
            "; pass the shape it was built with");
@@ -37,7 +38,8 @@ LaunchTable::LaunchTable(const Engine& engine, Shapes shapes, unsigned char* are
   bound_.resize(plan.num_bindings());
   place_buffers(arena);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
-    add_step(plan.steps[i], engine.kernel(static_cast<size_t>(plan.steps[i].kernel)));
+    const Launch& step = plan.launch(i);
+    add_step(step, engine.kernel(static_cast<size_t>(step.kernel)));
   }
   statuses_.resize(plan.steps.size());
 }
@@ -56,7 +58,7 @@ void LaunchTable::place_buffers(unsigned char* arena) {
       place_buffer(i, arena, static_cast<uint64_t>(profile.arena_bytes), profile.offsets[i]);
     } else if (b.kind == BufferKind::kWeight) {
       place_buffer(i, weights.data, weights.size, b.offset);
-    } else if (bytes > binding_bytes_[static_cast<size_t>(b.binding)]) {
+    } else if (bytes > binding_bytes_[static_cast<size_t>(plan.binding_of_buffer[i])]) {
       fail(BRAZE_ERROR_FORMAT, "buffer ", i, " is larger than the tensor bound to it; ",
            "build the engine again");
     }
@@ -84,14 +86,14 @@ int64_t LaunchTable::displacement(const BufferRef& ref, const std::string& where
   return value;
 }
 
-void LaunchTable::add_step(const Step& step, braze_kernel_fn function) {
+void LaunchTable::add_step(const Launch& step, braze_kernel_fn function) {
   launches_.push_back({function, static_cast<uint32_t>(pointers_.size()),
                        static_cast<uint32_t>(params_.size()), step.parallel});
   has_parallel_step_ |= step.parallel;
   for (const BufferRef& ref : step.buffers) {
     const auto index = static_cast<size_t>(ref.buffer);
     const int64_t offset = displacement(ref, step.name);
-    const int32_t binding = engine_.plan().buffers[index].binding;
+    const int32_t binding = engine_.plan().binding_of_buffer[index];
     if (binding >= 0) {
       patches_.push_back({static_cast<uint32_t>(pointers_.size()), binding, offset});
       pointers_.push_back(nullptr);
@@ -123,7 +125,7 @@ void LaunchTable::bind(const braze_memory* memory) {
       fail(BRAZE_ERROR_BINDING, "the memory of tensor '", b.name,
            "' is not aligned to its elements");
     }
-    if (b.has_value) check_value(i, m.data);
+    if (!b.value.empty()) check_value(i, m.data);
     changed |= bound_[i] != m.data;
   }
   if (!changed) return;
@@ -174,8 +176,8 @@ void LaunchTable::check_value(size_t input, const void* data) const {
 // theirs share bytes of the arena (memory reused after its last reader).
 bool LaunchTable::conflicts(size_t earlier, size_t later) const {
   const Plan& plan = engine_.plan();
-  const Step& a = plan.steps[earlier];
-  const Step& b = plan.steps[later];
+  const Launch& a = plan.launch(earlier);
+  const Launch& b = plan.launch(later);
   if (std::find(b.after.begin(), b.after.end(), static_cast<int32_t>(earlier)) != b.after.end()) {
     return true;
   }
@@ -223,7 +225,7 @@ void LaunchTable::check_statuses() {
   reset_statuses();
   const bool index = status == BRAZE_KERNEL_INDEX_OUT_OF_RANGE;
   fail(
-      BRAZE_ERROR_EXECUTION, describe(step, engine_.plan().steps[step]), ": ",
+      BRAZE_ERROR_EXECUTION, describe(engine_, step), ": ",
       index ? "an index in the data is out of range" : "the data has a value the op does not allow",
       " (status ", status, "); check the inputs of this run");
 }
@@ -231,7 +233,7 @@ void LaunchTable::check_statuses() {
 LaunchTable::DebugView LaunchTable::debug_view(size_t index) const {
   const DebugTensor& d = engine_.plan().debug[index];
   const auto buffer = static_cast<size_t>(d.ref.buffer);
-  const int32_t binding = engine_.plan().buffers[buffer].binding;
+  const int32_t binding = engine_.plan().binding_of_buffer[buffer];
   const auto* base = binding >= 0
                          ? static_cast<const unsigned char*>(bound_[static_cast<size_t>(binding)])
                          : buffers_[buffer];

@@ -20,7 +20,7 @@ struct Phase {
 
 class LaunchTable {
  public:
-  struct Launch {
+  struct Entry {
     braze_kernel_fn function;
     uint32_t first_buffer;
     uint32_t first_param;
@@ -46,7 +46,7 @@ class LaunchTable {
   void bind(const braze_memory* memory);
 
   void launch(size_t step, int64_t worker, int64_t num_workers) {
-    const Launch& l = launches_[step];
+    const Entry& l = launches_[step];
     l.function(&pointers_[l.first_buffer], &params_[l.first_param], worker, num_workers,
                &statuses_[step]);
   }
@@ -76,7 +76,7 @@ class LaunchTable {
 
   void place_buffers(unsigned char* arena);
   void place_buffer(size_t index, const unsigned char* base, uint64_t base_bytes, int64_t offset);
-  void add_step(const Step& step, braze_kernel_fn function);
+  void add_step(const Launch& step, braze_kernel_fn function);
   void check_value(size_t input, const void* data) const;
   void check_overlap(const braze_memory* memory);
   int64_t displacement(const BufferRef& ref, const std::string& where) const;
@@ -87,7 +87,7 @@ class LaunchTable {
   std::vector<int64_t> binding_bytes_;
   std::vector<unsigned char*> buffers_;  // null for memory of the caller
   std::vector<int64_t> buffer_bytes_;
-  std::vector<Launch> launches_;
+  std::vector<Entry> launches_;
   std::vector<void*> pointers_;
   std::vector<int64_t> params_;
   std::vector<Patch> patches_;

@@ -52,7 +52,7 @@ Symbols bind_symbols(const Plan& plan, const std::vector<int64_t>& dims) {
     } else if (out.values[symbol] != dim) {
       fail(BRAZE_ERROR_SHAPE, describe(plan, place, dim), " but ",
            describe(plan, out.places[symbol], out.values[symbol]), ", and both are the size '",
-           plan.symbols[symbol], "': make them equal");
+           plan.symbols[symbol].name, "': make them equal");
     }
   });
   return out;
@@ -63,16 +63,16 @@ constexpr size_t kAllFit = std::numeric_limits<size_t>::max();
 size_t first_outside(const Profile& profile, const Symbols& symbols) {
   for (size_t s = 0; s < symbols.values.size(); ++s) {
     const int64_t value = symbols.values[s];
-    const Range& range = profile.ranges[s];
-    if (value != kUnbound && (value < range.min || value > range.max)) return s;
+    const std::array<int64_t, 3>& range = profile.ranges[s];
+    if (value != kUnbound && (value < range[0] || value > range[2])) return s;
   }
   return kAllFit;
 }
 
 [[noreturn]] void outside(const Plan& plan, size_t profile, const Symbols& symbols, size_t symbol) {
-  const Range& range = plan.profiles[profile].ranges[symbol];
+  const std::array<int64_t, 3>& range = plan.profiles[profile].ranges[symbol];
   fail(BRAZE_ERROR_PROFILE, describe(plan, symbols.places[symbol], symbols.values[symbol]),
-       ", outside ", range.min, "..", range.max, " of profile ", profile,
+       ", outside ", range[0], "..", range[2], " of profile ", profile,
        "; pass a shape in range or build the engine with a profile that covers it");
 }
 
@@ -94,10 +94,10 @@ size_t choose_profile(const Plan& plan, const Symbols& symbols, int32_t wanted) 
   std::string reasons;
   for (size_t p = 0; p <= last; ++p) {
     const size_t symbol = first_outside(plan.profiles[p], symbols);
-    const Range& range = plan.profiles[p].ranges[symbol];
+    const std::array<int64_t, 3>& range = plan.profiles[p].ranges[symbol];
     reasons +=
         cat("; profile ", p, ": ", describe(plan, symbols.places[symbol], symbols.values[symbol]),
-            ", outside ", range.min, "..", range.max);
+            ", outside ", range[0], "..", range[2]);
   }
   fail(BRAZE_ERROR_PROFILE, "the shapes fit none of the ", last + 1, " profiles", reasons,
        "; pass shapes in range or build the engine with a profile that covers them");

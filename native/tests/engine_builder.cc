@@ -44,7 +44,7 @@ std::string step_json(const Chain& chain, int i) {
              "\",\"buffers\":", refs,
              ",\"params\":[2],\"parallel\":", chain.parallel ? "true" : "false",
              ",\"after\":", i ? row({i - 1}) : "[]", ",\"origins\":[\"node_", i,
-             "\"],\"tactic\":\"plain\"}");
+             "\"],\"tactic\":\"plain\",\"grid\":[]}");
 }
 
 }  // namespace
@@ -102,24 +102,30 @@ std::string chain_manifest(const Chain& chain, size_t object_bytes) {
   const int64_t span = chain.max_rows * kChainColumns * 4;
   std::string steps;
   for (int i = 0; i < chain.steps; ++i) steps += (i ? "," : "") + step_json(chain, i);
+  const auto size = [](const char* op, int64_t a, int64_t b) {
+    return cat("[\"", op, "\",", a, ",", b, "]");
+  };
   const std::string sizes =
-      cat("[", row({1, 0, 0}), ",", row({0, kChainColumns, 0}), ",", row({3, 0, 1}), ",",
-          row({0, 4, 0}), ",", row({3, 2, 3}), ",", row({0, span, 0}), "]");
+      cat("[", size("sym", 0, 0), ",", size("const", kChainColumns, 0), ",", size("mul", 0, 1), ",",
+          size("const", 4, 0), ",", size("mul", 2, 3), ",", size("const", span, 0), "]");
   const auto binding = [](const char* name, int buffer) {
     return cat("[{\"name\":\"", name,
                "\",\"dtype\":\"float32\",\"shape\":[0,1],\"buffer\":", buffer, ",\"value\":\"\"}]");
   };
   const auto buffer = [](const char* kind, int bytes) {
-    return cat("{\"kind\":\"", kind, "\",\"bytes\":", bytes, ",\"offset\":0,\"name\":\"\"}");
+    return cat("{\"kind\":\"", kind, "\",\"bytes\":", bytes, ",\"offset\":0,\"name\":\"\",\"space\":\"host\"}");
   };
-  const auto kernel = [&chain](const char* entry) {
-    return cat("{\"entry\":\"", entry, "\",\"isa\":\"", chain.isa, "\",\"object\":0}");
+  const auto kernel = [](const char* entry) {
+    return cat("{\"entry\":\"", entry, "\",\"module\":0,\"block\":0,\"shared_bytes\":0}");
   };
-  return cat("{\"target\":{},\"threads\":8,\"symbols\":[\"n\"],\"sizes\":", sizes,
+  return cat("{\"target\":{\"fingerprint\":\"\",\"alignment\":64,\"about\":{}},\"threads\":8,",
+             "\"symbols\":[{\"name\":\"n\",\"source\":{\"kind\":\"axis\",\"input\":0,",
+             "\"axis\":0}}],\"sizes\":", sizes,
              ",\"guards\":[],", "\"inputs\":", binding("x", 0), ",\"outputs\":", binding("y", 1),
              ",\"buffers\":[", buffer("input", 4), ",", buffer("output", 4), ",",
              buffer("weight", 5), ",", buffer("arena", 4), ",", buffer("arena", 4),
-             "],\"objects\":[{\"offset\":0,\"bytes\":", object_bytes, "}],\"kernels\":[",
+             "],\"modules\":[{\"kind\":\"elf\",\"needs\":\"", chain.isa, "\",\"code\":[0,",
+             object_bytes, "]}],\"kernels\":[",
              kernel("add"), ",", kernel("table"), "],\"steps\":[", steps,
              "],\"profiles\":[{\"ranges\":[", row({1, 1, chain.max_rows}),
              "],\"offsets\":", row({-1, -1, -1, 0, span}), ",\"arena_bytes\":", 2 * span,

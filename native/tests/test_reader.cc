@@ -60,26 +60,36 @@ void test_versions() {
   std::memcpy(&newer[12], &version, sizeof(version));
   braze::test::fix_checksums(newer);
   CHECK_FAILS(BRAZE_ERROR_VERSION, "upgrade braze", load(newer));
+  std::string older = braze::test::chain_engine({});
+  const uint32_t first = 1;
+  std::memcpy(&older[8], &first, sizeof(first));
+  std::memcpy(&older[12], &first, sizeof(first));
+  braze::test::fix_checksums(older);
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "version 1, which this braze no longer reads", load(older));
   Chain other;
   other.isa = "riscv64";
   CHECK_FAILS(BRAZE_ERROR_TARGET, "riscv64", load(braze::test::chain_engine(other)));
   other.isa = "x86-64+amx-nonsense";
   CHECK_FAILS(BRAZE_ERROR_TARGET, "amx-nonsense", load(braze::test::chain_engine(other)));
-  CHECK_FAILS(BRAZE_ERROR_VERSION, "step of kind", load_manifest("launch", "copies"));
-  CHECK_FAILS(BRAZE_ERROR_VERSION, "size operation", load_manifest("[3,0,1]", "[9,0,1]"));
-  CHECK_FAILS(BRAZE_ERROR_VERSION, "element type", load_manifest("float32", "float99"));
+  CHECK_FAILS(BRAZE_ERROR_TARGET, "cubin", load_manifest("\"elf\"", "\"cubin\""));
+  CHECK_FAILS(BRAZE_ERROR_TARGET, "on a device", load_manifest("\"host\"", "\"device\""));
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "kind is 'copies'", load_manifest("launch", "copies"));
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "is 'pow'", load_manifest("\"mul\",0", "\"pow\",0"));
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "dtype is 'float99'", load_manifest("float32", "float99"));
 }
 
 void test_manifest_ranges() {
   const char* const changes[][2] = {
-      {"[3,0,1]", "[3,0,2]"},                                  // a size that uses itself
-      {"[1,0,0]", "[1,1,0]"},                                  // a symbol that is not there
+      {"[\"mul\",0,1]", "[\"mul\",0,2]"},  // a size that uses itself
+      {"[\"sym\",0,0]", "[\"sym\",1,0]"},  // a symbol that is not there
+      {"\"axis\":0", "\"axis\":1"},        // an axis that does not give it
+      {"\"alignment\":64", "\"alignment\":96"},
       {"\"buffer\":0", "\"buffer\":99"},                       // a buffer that is not there
       {"\"buffer\":0", "\"buffer\":1"},                        // bound to a buffer of another kind
       {"\"shape\":[0,1]", "\"shape\":[0,77]"},                 // a size that is not there
       {"\"shape\":[0,1]", "\"shape\":[2,1]"},                  // nothing gives symbol n
       {"\"kernel\":0", "\"kernel\":2"},                        // a kernel that is not there
-      {"\"object\":0", "\"object\":-1"},                       //
+      {"\"module\":0", "\"module\":-1"},                       //
       {"\"params\":[2]", "\"params\":[6]"},                    //
       {"\"after\":[0]", "\"after\":[1]"},                      // a step that waits for itself
       {"[[0,-1]", "[[0,-2]"},                                  // a displacement that is not there
@@ -92,10 +102,10 @@ void test_manifest_ranges() {
       {"\"offsets\":[-1,-1,-1,0", "\"offsets\":[-1,-1,0"},                       // too few
       {"\"ranges\":[[1,1,64]]", "\"ranges\":[[2,1,64]]"},                        //
       {"\"ranges\":[[1,1,64]]", "\"ranges\":[]"},                                //
-      {"\"offset\":0,\"bytes\":", "\"offset\":9223372036854775807,\"bytes\":"},  // overflow
+      {"\"code\":[0,", "\"code\":[9223372036854775807,"},                      // overflow
       {"\"name\":\"y\"", "\"name\":\"x\""},                                      // a name twice
       {"\"parallel\":true", "\"parallel\":1"},                                   // wrong types
-      {"\"symbols\":[\"n\"]", "\"symbols\":{}"},                                 //
+      {"\"symbols\":[", "\"symbols\":{},\"x\":["},                               //
       {"\"profiles\":[", "\"profiles\":[],\"x\":["},                             //
   };
   for (const auto& change : changes) {

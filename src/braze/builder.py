@@ -61,6 +61,7 @@ def build_plan(
             launches,
             backend.pack,
             target=backend.target.describe(),
+            fingerprint=backend.target.name,
             threads=backend.target.threads,
             symbols=list(profiles[0]) if profiles else [],
             profiles=profiles,

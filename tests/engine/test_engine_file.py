@@ -14,62 +14,26 @@ import pytest
 
 from braze.core.dtypes import BF16, F32, I64
 from braze.core.errors import (
-    BrazeError,
+    CompileError,
     EngineFormatError,
     EngineVersionError,
     FileError,
     TargetError,
 )
 from braze.engine import emit_header, schema
-from braze.engine.checksum import checksum
 from braze.engine.plan import Binding, BufferRef, Plan, SizeOp
 from braze.engine.read import from_bytes, read_file
 from braze.engine.write import to_bytes, write_file
 from braze.runtime import Engine
+from tests.engine.files import fixed_up, load_everywhere, section
 from tests.runtime.plans import chain_plan, expression_plan, gather_plan
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def fixed_up(data: bytearray) -> bytes:
-    """`data` with all its checksums recomputed, as an attacker would."""
-    header = list(schema.HEADER.unpack_from(data))
-    table_at, count = header[4], header[5]
-    for i in range(count):
-        at = table_at + i * schema.SECTION.size
-        kind, flags, offset, size, _ = schema.SECTION.unpack_from(data, at)
-        total = checksum(bytes(data[offset : offset + size]))
-        schema.SECTION.pack_into(data, at, kind, flags, offset, size, total)
-    table = bytes(data[table_at : table_at + count * schema.SECTION.size])
-    header[7] = checksum(table)
-    schema.HEADER.pack_into(data, 0, *header)
-    header[9] = checksum(bytes(data[: schema.HEADER_CHECKED_BYTES]))
-    schema.HEADER.pack_into(data, 0, *header)
-    return bytes(data)
-
-
-def load_everywhere(data: bytes) -> list[type[BrazeError] | None]:
-    """The errors the Python reader and the native reader raise for `data`."""
-    found: list[type[BrazeError] | None] = []
-    for load in (from_bytes, Engine.from_bytes):
-        try:
-            load(data)
-            found.append(None)
-        except BrazeError as e:
-            assert str(e)
-            found.append(type(e))
-    return found
-
-
-def section(data: bytes, kind: str) -> tuple[int, int]:
-    header = schema.HEADER.unpack_from(data)
-    rows = schema.SECTION.iter_unpack(data[header[4] : header[4] + header[5] * schema.SECTION.size])
-    return next((o, s) for k, _, o, s, _ in rows if k == schema.SECTION_KINDS[kind])
-
-
-def test_the_checked_in_header_is_the_emitted_one() -> None:
-    path = REPOSITORY / "native" / "src" / "engine_format.h"
-    assert path.read_text() == emit_header.header_text()
+def test_the_checked_in_headers_are_the_emitted_ones() -> None:
+    for name, text in emit_header.files().items():
+        assert (REPOSITORY / "native" / "src" / name).read_text() == text
 
 
 @pytest.mark.parametrize("make", [chain_plan, gather_plan, expression_plan])
@@ -213,13 +177,24 @@ def test_newer_formats_and_other_machines_are_named() -> None:
     assert load_everywhere(fixed_up(required))[1] is None  # the record is optional
     struct.pack_into("<II", required, schema.HEADER.size + schema.SECTION.size, 77, 1)
     assert load_everywhere(fixed_up(required)) == [EngineVersionError] * 2
-    for old, new in ((b'"launch"', b'"branch"'), (b"[3,0,1]", b"[9,0,1]")):
+    older = bytearray(data)
+    struct.pack_into("<II", older, 8, 1, 1)
+    assert load_everywhere(fixed_up(older)) == [EngineVersionError] * 2
+    with pytest.raises(EngineVersionError, match="version 1, which this braze no longer reads"):
+        Engine.from_bytes(fixed_up(older))
+    for old, new in ((b'"launch"', b'"branch"'), (b'"mul"', b'"pow"'), (b'"host"', b'"tape"')):
         assert old in data
         changed = bytearray(data.replace(old, new, 1))
         assert load_everywhere(fixed_up(changed)) == [EngineVersionError] * 2
-    kernel = replace(chain_plan().kernels[0], isa="avx512+avx512quantum")
+    module = replace(chain_plan().modules[0], needs="avx512+avx512quantum")
     with pytest.raises(TargetError, match=r"quantum.*build it for"):
-        Engine.from_plan(replace(chain_plan(), kernels=(kernel,)))
+        Engine.from_plan(replace(chain_plan(), modules=(module,)))
+    cubin = replace(module, kind="cubin", needs="sm_90")
+    with pytest.raises(TargetError, match=r"cubin for sm_90.*build it for"):
+        Engine.from_plan(replace(chain_plan(), modules=(cubin,)))
+    buffers = tuple(replace(b, space="device") for b in chain_plan().buffers)
+    with pytest.raises(TargetError, match="on a device"):
+        Engine.from_plan(replace(chain_plan(), buffers=buffers))
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
@@ -306,8 +281,9 @@ def test_random_manifests_with_good_checksums_give_typed_errors() -> None:
         both = load_everywhere(
             fixed_up(bytearray(data[:offset] + manifest + data[offset + size :]))
         )
-        # Whatever the Python reader accepts, the native one may still refuse (code, ISA).
-        assert both[1] is not None or both[0] is None or both[0] is EngineFormatError
+        # Only the native reader knows whether this machine can run the code.
+        code = both[0] is None and both[1] in (TargetError, CompileError)
+        assert code or both[0] is both[1], manifest
 
 
 def test_equal_plans_of_different_kinds_of_weight_data() -> None:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from braze.core.dtypes import F32, I64, DType
 from braze.engine.plan import (
+    AxisSource,
     Binding,
     Buffer,
     BufferRef,
     DebugTensor,
     Guard,
-    KernelCode,
+    Kernel,
+    Launch,
+    Module,
     Plan,
     Profile,
     SizeOp,
-    Step,
+    Symbol,
+    TargetRecord,
     Weight,
 )
 from tests.runtime.kernels import add_object, gather_object, reversed_add_object
 
 FLOAT = 4
+TARGET = TargetRecord("cpu-x86-64", 64, {"kind": "cpu", "isa": "x86-64"})
 
 
 @dataclass
@@ -77,7 +82,7 @@ def chain_plan(
         refs = (BufferRef(current), BufferRef(2), BufferRef(target))
         after = (i - 1,) if i else ()
         origins = (f"node_{i}",)
-        steps.append(Step(0, f"add_{i}", refs, (count,), parallel, after, origins, "add:plain"))
+        steps.append(Launch(0, f"add_{i}", refs, (count,), parallel, after, origins, "add:plain"))
         if target != 1:
             debug.append(DebugTensor(f"t_{i}", F32, (n, w), BufferRef(target), i))
         current = target
@@ -86,15 +91,16 @@ def chain_plan(
         span = _align(high * width * FLOAT)
         rows.append(Profile(((low, opt, high),), (-1, -1, -1, 0, span), 2 * span, 2 * span))
     return Plan(
-        target={"kind": "cpu", "isa": "x86-64"},
+        target=TARGET,
         threads=threads,
-        symbols=("n",),
+        symbols=(Symbol("n", AxisSource(0, 0)),),
         sizes=tuple(sizes.ops),
         guards=(),
         inputs=(Binding("x", F32, (n, w), 0),),
         outputs=(Binding("y", F32, (n, w), 1),),
         buffers=tuple(buffers),
-        kernels=(KernelCode("entry", "x86-64", add_object()),),
+        modules=(Module("elf", "x86-64", add_object()),),
+        kernels=(Kernel("entry", 0),),
         steps=tuple(steps),
         profiles=tuple(rows),
         weights=(_weight("w", weight, 0),),
@@ -120,16 +126,17 @@ def gather_plan() -> Plan:
     x, i, y = sizes.add("mul", n, four), sizes.add("mul", m, eight), sizes.add("mul", m, four)
     refs = (BufferRef(0), BufferRef(1), BufferRef(2))
     return Plan(
-        target={"kind": "cpu", "isa": "x86-64"},
+        target=TARGET,
         threads=8,
-        symbols=("n", "m"),
+        symbols=(Symbol("n", AxisSource(0, 0)), Symbol("m", AxisSource(1, 0))),
         sizes=tuple(sizes.ops),
         guards=(),
         inputs=(Binding("x", F32, (n,), 0), Binding("i", I64, (m,), 1)),
         outputs=(Binding("y", F32, (m,), 2),),
         buffers=(Buffer("input", x), Buffer("input", i), Buffer("output", y)),
-        kernels=(KernelCode("entry", "x86-64", gather_object()),),
-        steps=(Step(0, "gather", refs, (m, n), True, (), ("Gather_7", "Reshape_8"), ""),),
+        modules=(Module("elf", "x86-64", gather_object()),),
+        kernels=(Kernel("entry", 0),),
+        steps=(Launch(0, "gather", refs, (m, n), True, (), ("Gather_7", "Reshape_8"), ""),),
         profiles=(Profile(((0, 4, 64), (0, 4, 64)), (-1, -1, -1), 0, 0),),
         weights=(),
         debug=(),
@@ -147,16 +154,17 @@ def expression_plan(dtype: DType = F32, value: tuple[float, ...] = ()) -> Plan:
     size = sizes.add("mul", count, sizes.const(dtype.itemsize))
     refs = (BufferRef(0), BufferRef(0), BufferRef(1))
     return Plan(
-        target={"kind": "cpu", "isa": "x86-64"},
+        target=TARGET,
         threads=1,
-        symbols=("n",),
+        symbols=(Symbol("n", AxisSource(0, 0)),),
         sizes=tuple(sizes.ops),
         guards=(Guard(n, rest, "n is below 5"),),
         inputs=(Binding("x", dtype, (n, more), 0, value),),
         outputs=(Binding("y", dtype, (n, more), 1),),
         buffers=(Buffer("input", size), Buffer("output", size)),
-        kernels=(KernelCode("entry", "x86-64", add_object()),),
-        steps=(Step(0, "double", refs, (count,), False),),
+        modules=(Module("elf", "x86-64", add_object()),),
+        kernels=(Kernel("entry", 0),),
+        steps=(Launch(0, "double", refs, (count,), False),),
         profiles=(Profile(((1, 2, 8),), (-1, -1), 0, 0),),
         weights=(),
         debug=(),
@@ -180,24 +188,25 @@ def branch_plan(width: int = 1024) -> Plan:
     rows = [(0, 0, 2, ()), (2, 0, 3, (0,)), (2, 2, 5, (0,)), (0, 0, 4, ()), (3, 4, 3, (1, 3)),
             (3, 5, 1, (2, 4))]  # fmt: skip
     steps = tuple(
-        Step(i % 2, f"add_{i}", (BufferRef(a), BufferRef(b), BufferRef(c)), (count,), True, after)
+        Launch(i % 2, f"add_{i}", (BufferRef(a), BufferRef(b), BufferRef(c)), (count,), True, after)
         for i, (a, b, c, after) in enumerate(rows)
     )
     span = _align(16 * width * FLOAT)
     offsets = (-1, -1, 0, span, 0, 2 * span)
     return Plan(
-        target={"kind": "cpu", "isa": "x86-64"},
+        target=TARGET,
         threads=8,
-        symbols=("n",),
+        symbols=(Symbol("n", AxisSource(0, 0)),),
         sizes=tuple(sizes.ops),
         guards=(),
         inputs=(Binding("x", F32, (n, w), 0),),
         outputs=(Binding("y", F32, (n, w), 1),),
         buffers=tuple(Buffer(kind, size) for kind in kinds),
-        kernels=(
-            KernelCode("entry", "x86-64", add_object()),
-            KernelCode("entry", "x86-64", reversed_add_object()),
+        modules=(
+            Module("elf", "x86-64", add_object()),
+            Module("elf", "x86-64", reversed_add_object()),
         ),
+        kernels=(Kernel("entry", 0), Kernel("entry", 1)),
         steps=steps,
         profiles=(Profile(((1, 4, 16),), offsets, 3 * span, 3 * span),),
         weights=(),
@@ -209,3 +218,26 @@ def branch_plan(width: int = 1024) -> Plan:
 def _weight(name: str, data: np.ndarray, offset: int) -> Weight:
     digest = hashlib.sha256(data.tobytes()).hexdigest()
     return Weight(name, F32, data.shape, offset, data.nbytes, digest)
+
+
+def every_record_plan() -> Plan:
+    """A plan with every record there is, and no list that is empty everywhere.
+
+    It has a kernel for a device, so only readers take it.
+    """
+    plan = chain_plan()
+    n, width = 0, 1
+    constant = Binding("c", I64, (width,), 5, tuple(range(8)))
+    sizes = (*plan.sizes, SizeOp("const", 64))
+    on_device = Launch(1, "blocks", (BufferRef(3, n),), (n,), False, grid=(n, width))
+    return replace(
+        plan,
+        sizes=sizes,
+        guards=(Guard(n, n, "n is n"),),
+        inputs=(*plan.inputs, constant),
+        buffers=(*plan.buffers, Buffer("input", len(sizes) - 1, name="c")),
+        modules=(*plan.modules, Module("cubin", "sm_90", b"\x7fELF")),
+        kernels=(*plan.kernels, Kernel("blocks", 1, 128, 1024)),
+        steps=(*plan.steps, on_device),
+        profiles=tuple(replace(p, offsets=(*p.offsets, -1)) for p in plan.profiles),
+    )

@@ -231,11 +231,12 @@ def test_an_output_over_an_input_is_refused() -> None:
 def test_symbols_must_agree() -> None:
     plan = gather_plan()
     same = replace(plan.inputs[1], shape=plan.inputs[0].shape)
-    profile = replace(plan.profiles[0])
+    profile = replace(plan.profiles[0], ranges=plan.profiles[0].ranges[:1])
+    sizes = tuple(SizeOp("sym", 0) if s.op == "sym" else s for s in plan.sizes)
+    inputs, symbols = (plan.inputs[0], same), plan.symbols[:1]
     engine = Engine.from_plan(
-        replace(plan, inputs=(plan.inputs[0], same), symbols=("n", "n2"), profiles=(profile,),
-                sizes=tuple(SizeOp("sym", 0) if s.op == "sym" else s for s in plan.sizes))
-    )  # fmt: skip
+        replace(plan, inputs=inputs, symbols=symbols, profiles=(profile,), sizes=sizes)
+    )
     with pytest.raises(ShapeError, match="both are the size 'n'"):
         engine({"x": np.zeros(3, np.float32), "i": np.zeros(2, np.int64)})
 

@@ -14,15 +14,15 @@ from braze.engine.plan import BufferRef, Plan
 from braze.runtime.report import size_dims
 
 # fields of steps and other records that hold indexes into Plan.sizes
-SIZE_FIELDS = {"params", "shape", "bytes", "lhs", "rhs"}
+SIZE_FIELDS = {"params", "shape", "bytes", "lhs", "rhs", "grid"}
 # left out: names and origins stand in the regions, hashes and code may differ between machines
-SKIPPED = {"name", "origins", "content_hash", "object_bytes"}
+SKIPPED = {"name", "origins", "content_hash", "code"}
 
 
 def plan_text(plan: Plan) -> str:
     """One line for each record."""
     sizes = size_dims(plan)
-    lines = [f"target {plan.target} threads {plan.threads}"]
+    lines = [f"{_record(sizes, plan.target)} threads {plan.threads}"]
     lines += [f"guard {_dim(sizes, g.lhs)} == {_dim(sizes, g.rhs)}: {g.what}" for g in plan.guards]
     for kind, bindings in (("input", plan.inputs), ("output", plan.outputs)):
         for b in bindings:
@@ -38,9 +38,11 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"b{i} {buffer.kind}{at}: {_dim(sizes, buffer.bytes)} bytes, {buffer.name}")
     lines += [f"weight {w.name}: {w.dtype}{list(w.shape)} at {w.offset}" for w in plan.weights]
     for p in plan.profiles:
-        ranges = dict(zip(plan.symbols, p.ranges, strict=True))
+        ranges = dict(zip((s.name for s in plan.symbols), p.ranges, strict=True))
         lines.append(f"profile {ranges} arena {p.arena_bytes}, at least {p.lower_bound_bytes}")
-    lines += [f"kernel {i} {_record(sizes, k)}" for i, k in enumerate(plan.kernels)]
+    for i, k in enumerate(plan.kernels):
+        module = plan.modules[k.module]
+        lines.append(f"kernel {i} {_record(sizes, k)} {module.kind} for {module.needs}")
     lines += [f"step {i} {_record(sizes, s)}" for i, s in enumerate(plan.steps)]
     lines += [f"debug {_record(sizes, d)}" for d in plan.debug]
     return "\n".join(lines)
@@ -51,10 +53,13 @@ def _dim(sizes: list[Dim], index: int) -> str:
 
 
 def _record(sizes: list[Dim], record: Any) -> str:
-    """A dataclass of the plan by its fields, so that new kinds of steps need no code here."""
+    """A dataclass of the plan by its fields, so that new kinds of steps need no code here.
+
+    Fields that have their default are left out, so that new fields move no text.
+    """
     parts = [type(record).__name__]
     for f in fields(record):
-        if f.name not in SKIPPED:
+        if f.name not in SKIPPED and getattr(record, f.name) != f.default:
             parts.append(f"{f.name}={_value(sizes, f.name, getattr(record, f.name))}")
     return " ".join(parts)
 

@@ -19,7 +19,7 @@ def profile_shapes(plan: Plan, profile: int, which: str) -> dict[str, tuple[int,
     if plan.profiles:
         ranges = plan.profiles[profile].ranges
         corner = CORNERS.index(which)
-        env = {name: r[corner] for name, r in zip(plan.symbols, ranges, strict=True)}
+        env = {s.name: r[corner] for s, r in zip(plan.symbols, ranges, strict=True)}
     dims = size_dims(plan)
     return {b.name: tuple(evaluate(dims[i], env) for i in b.shape) for b in plan.inputs}
 
@@ -44,8 +44,7 @@ def engine_size(plan: Plan) -> EngineSize:
     """Sizes of a plan; `lower_bound` is the largest live set of the same profile."""
     largest = max(plan.profiles, key=lambda p: p.arena_bytes, default=None)
     return EngineSize(
-        # kernels that share an object share its bytes in the file
-        code=sum(len(o) for o in {bytes(k.object_bytes) for k in plan.kernels}),
+        code=sum(len(m.code) for m in plan.modules),
         weights=sum(w.bytes for w in plan.weights),
         arena=largest.arena_bytes if largest else 0,
         lower_bound=largest.lower_bound_bytes if largest else 0,
@@ -60,7 +59,7 @@ def describe(plan: Plan, detailed: bool = True) -> dict[str, Any]:
     """
     size = engine_size(plan)
     return {
-        "Target": dict(plan.target),
+        "Target": dict(plan.target.about),
         "Threads": plan.threads,
         "Layers": [_layer(plan, i) if detailed else s.name for i, s in enumerate(plan.steps)],
         "Bindings": [b.name for b in (*plan.inputs, *plan.outputs)],
@@ -96,13 +95,14 @@ def _binding(plan: Plan, binding: Binding) -> dict[str, Any]:
 def _layer(plan: Plan, index: int) -> dict[str, Any]:
     step = plan.steps[index]
     kernel = plan.kernels[step.kernel]
+    module = plan.modules[kernel.module]
     return {
         "Name": step.name,
         "Origins": list(step.origins),
         "TacticName": step.tactic,
         "Kernel": kernel.entry,
-        "ISA": kernel.isa,
-        "CodeBytes": len(kernel.object_bytes),
+        "ISA": module.needs,
+        "CodeBytes": len(module.code),
         "Parallel": step.parallel,
         "Buffers": [_buffer(plan, ref.buffer) for ref in step.buffers],
         "After": list(step.after),

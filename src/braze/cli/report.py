@@ -45,7 +45,8 @@ def engine_lines(plan: Plan) -> list[str]:
     """Target, bindings and sizes of an engine."""
     size = engine_size(plan)
     lines = [
-        f"Target: {', '.join(f'{k}={v}' for k, v in plan.target.items())}; threads={plan.threads}",
+        f"Target: {', '.join(f'{k}={v}' for k, v in plan.target.about.items())}; "
+        f"threads={plan.threads}",
         f"Steps: {len(plan.steps)}, kernels: {len(plan.kernels)}",
         f"Engine size: {(size.code + size.weights) / MIB:.2f} MiB "
         f"(code {size.code / MIB:.2f}, weights {size.weights / MIB:.2f})",

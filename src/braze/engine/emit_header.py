@@ -1,6 +1,7 @@
-"""Emit native/src/engine_format.h, the C++ view of `schema` (python -m braze.engine.emit_header).
+"""Emit the C++ view of the engine file: python -m braze.engine.emit_header native/src.
 
-A test asserts that the header in the repository equals what this prints.
+engine_format.h has the constants of `schema` and the element types, plan_records.h and
+plan_readers.h the records of `plan`. A test asserts that the headers in the repository are these.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import sys
 from pathlib import Path
 
 from braze.engine import schema
-from braze.engine.plan import SIZE_OPS
+from braze.engine.emit_records import readers_text, record_classes, records_text
+from braze.engine.records import ELEMENTS, Choice, field_kinds
 
 _CONSTANTS = (
-    "SECTION_ALIGN", "PAGE_ALIGN", "WEIGHT_ALIGN", "ARENA_ALIGN", "CHECKSUM_CHUNK_BYTES",
+    "SECTION_ALIGN", "PAGE_ALIGN", "WEIGHT_ALIGN", "MIN_ALIGN", "CHECKSUM_CHUNK_BYTES",
     "CHECKSUM_LANES", "CHECKSUM_KEY", "CHECKSUM_MIX_1", "CHECKSUM_MIX_2", "MAX_SECTIONS",
     "MAX_MANIFEST_BYTES", "MAX_JSON_DEPTH", "MAX_RANK", "MAX_WORKERS", "HEADER_CHECKED_BYTES",
 )  # fmt: skip
@@ -42,7 +44,7 @@ def header_text() -> str:
     """The whole text of engine_format.h."""
     magic = ", ".join(f"0x{byte:02x}" for byte in schema.MAGIC)
     lines = [
-        "// Emitted from src/braze/engine/schema.py by braze.engine.emit_header; do not edit.",
+        "// Emitted from src/braze/engine by braze.engine.emit_header; do not edit.",
         "#pragma once",
         "",
         "#include <cstdint>",
@@ -53,6 +55,7 @@ def header_text() -> str:
         f"inline constexpr unsigned char kMagic[{len(schema.MAGIC)}] = {{{magic}}};",
         f"inline constexpr uint32_t kVersion = {schema.VERSION};",
         f"inline constexpr uint32_t kMinReaderVersion = {schema.MIN_READER_VERSION};",
+        f"inline constexpr uint32_t kOldestVersion = {schema.OLDEST_VERSION};",
         f"inline constexpr uint32_t kSectionFlagRequired = {schema.SECTION_FLAG_REQUIRED};",
     ]
     lines += [
@@ -62,34 +65,45 @@ def header_text() -> str:
     lines += _struct("FileHeader", schema.HEADER_FIELDS, schema.HEADER.size)
     lines += _struct("SectionEntry", schema.SECTION_FIELDS, schema.SECTION.size)
     lines += _enum("SectionKind", schema.SECTION_KINDS, "uint32_t")
-    lines += _enum("SizeOpCode", {op: i for i, op in enumerate(SIZE_OPS)}, "uint8_t")
-    lines.append(f"inline constexpr uint32_t kNumSizeOps = {len(SIZE_OPS)};")
-    kinds = {kind: i for i, kind in enumerate(schema.BUFFER_KINDS)}
-    lines += ["", *_enum("BufferKind", kinds, "uint8_t")]
-    lines += _names("kBufferKinds", schema.BUFFER_KINDS)
-    lines += _names("kStepKinds", schema.STEP_KINDS)
+    for choice in _choices():
+        values = {name: i for i, name in enumerate(choice.names)}
+        lines += _enum(choice.enum, values, "uint8_t")
+        names = ", ".join(f'"{name}"' for name in choice.names)
+        lines += [
+            f"inline constexpr std::string_view k{choice.enum}Names[] = {{{names}}};",
+            "",
+        ]
     lines += ["struct DTypeRow {", "  std::string_view name;", "  int32_t bytes;", "};"]
     lines.append("inline constexpr DTypeRow kDTypes[] = {")
-    lines += [f'    {{"{name}", {size}}},' for name, size in schema.DTYPE_BYTES.items()]
-    lines += ["};", ""]
-    for record, keys in (("manifest", schema.MANIFEST_KEYS), *schema.RECORD_KEYS.items()):
-        lines.append(f"namespace {record}_keys {{")
-        lines += [f'inline constexpr std::string_view {_camel(k)} = "{k}";' for k in keys]
-        lines += [f"}}  // namespace {record}_keys", ""]
-    return "\n".join([*lines, "}  // namespace braze::format", ""])
+    lines += [f'    {{"{t.name}", {t.itemsize}}},' for t in ELEMENTS.values()]
+    return "\n".join([*lines, "};", "", "}  // namespace braze::format", ""])
 
 
-def _names(name: str, values: tuple[str, ...]) -> list[str]:
-    quoted = ", ".join(f'"{v}"' for v in values)
-    return [f"inline constexpr std::string_view {name}[] = {{{quoted}}};", ""]
+def _choices() -> list[Choice]:
+    found: dict[Choice, None] = {}
+    for record in record_classes():
+        for kind in field_kinds(record).values():
+            if isinstance(kind, Choice):
+                found.setdefault(kind)
+    return list(found)
+
+
+def files() -> dict[str, str]:
+    """Name and text of every emitted header."""
+    return {
+        "engine_format.h": header_text(),
+        "plan_records.h": records_text(),
+        "plan_readers.h": readers_text(),
+    }
 
 
 def main(arguments: list[str]) -> None:
-    """Write the header to the path given, or print it."""
-    if arguments:
-        Path(arguments[0]).write_text(header_text(), encoding="ascii")
-    else:
-        sys.stdout.write(header_text())
+    """Write the headers into the folder given, or print them."""
+    for name, text in files().items():
+        if arguments:
+            (Path(arguments[0]) / name).write_text(text, encoding="ascii")
+        else:
+            sys.stdout.write(text)
 
 
 if __name__ == "__main__":

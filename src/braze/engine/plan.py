@@ -1,18 +1,73 @@
 """The Plan: everything an engine file holds, as plain frozen data.
 
 A plan is what is serialized; an Engine is a loaded plan; an ExecutionContext holds mutable state.
-Sizes that depend on the input shapes are indexes into `Plan.sizes`, the shape program: a tuple of
-SizeOps in evaluation order that the runtime evaluates once per change of input shapes.
+The annotations say what each field is (`engine/records.py`): encoder, decoder, range checks and the
+C++ side (`python -m braze.engine.emit_header native/src`) all come from them.
+
+Sizes that depend on shapes or data are indexes into `Plan.sizes`, the shape program: SizeOps in
+evaluation order over the symbols. A symbol gets its value from an input axis before a run, or in
+the run (see the sources of a Symbol).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from braze.core.dtypes import DType
+from braze.engine.content import pack_content, unpack_content
+from braze.engine.records import (
+    Choice,
+    Content,
+    Earlier,
+    Index,
+    Many,
+    Number,
+    Union,
+    Unstored,
+)
+from braze.engine.schema import MAX_RANK, MAX_WORKERS, MIN_ALIGN, PAGE_ALIGN
 
-SIZE_OPS = ("const", "sym", "add", "mul", "floordiv", "mod", "max", "min")
+SIZE_OPS: Final = ("const", "sym", "add", "mul", "floordiv", "mod", "max", "min")
+BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
+SPACES: Final = ("host", "pinned", "device")
+CODE_KINDS: Final = ("elf", "cubin")
+
+Size: TypeAlias = Annotated[int, Index("sizes")]
+Shape: TypeAlias = Annotated[tuple[int, ...], Many(Index("sizes"), MAX_RANK)]
+Params: TypeAlias = Annotated[tuple[int, ...], Many(Index("sizes"))]
+After: TypeAlias = Annotated[tuple[int, ...], Many(Earlier())]
+Count: TypeAlias = Annotated[int, Number(0)]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """What the plan was made for.
+
+    fingerprint: what its code depends on, a name; alignment: of buffers, in bytes, a power of
+    two; about: more of it for people, JSON-able.
+    """
+
+    fingerprint: str
+    alignment: Annotated[int, Number(MIN_ALIGN, PAGE_ALIGN)] = MIN_ALIGN
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisSource:
+    """The size of an axis of an input; every other axis that is the same symbol must agree."""
+
+    TAG: ClassVar[str] = "axis"
+    input: Annotated[int, Index("inputs")]
+    axis: Annotated[int, Number(0, MAX_RANK - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that the build did not know, and where its value comes from."""
+
+    name: str
+    source: Annotated[AxisSource, Union("SymbolSource", (AxisSource,))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +78,18 @@ class SizeOp:
     earlier steps. floordiv and mod follow Python; a zero divisor is an error at set-shapes time.
     """
 
-    op: str
-    a: int
-    b: int = 0
+    ROW: ClassVar[bool] = True
+    op: Annotated[str, Choice("SizeOpCode", SIZE_OPS)]
+    a: Annotated[int, Number()]
+    b: Annotated[int, Number()] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Sizes that the build assumed equal; checked whenever input shapes are set."""
+    """Sizes that the build assumed equal; checked as soon as both are known."""
 
-    lhs: int
-    rhs: int
+    lhs: Size
+    rhs: Size
     what: str
 
 
@@ -49,9 +105,9 @@ class Binding:
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
-    buffer: int
-    value: tuple[int | float, ...] = ()
+    shape: Shape
+    buffer: Annotated[int, Index("buffers")]
+    value: Annotated[tuple[int | float, ...], Content(pack_content, unpack_content)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,50 +116,75 @@ class Buffer:
 
     kind: "arena" (offset per profile), "weight" (offset into the weights section), "input" or
     "output" (memory of the caller, bound by name). `bytes` is a size index; `offset` is in bytes
-    and counts for weights only; arena offsets stand in each profile.
+    and counts for weights only; arena offsets stand in each profile. space: where it must lie.
     """
 
-    kind: str
-    bytes: int
-    offset: int = 0
+    kind: Annotated[str, Choice("BufferKind", BUFFER_KINDS)]
+    bytes: Size
+    offset: Count = 0
     name: str = ""
+    space: Annotated[str, Choice("Space", SPACES)] = "host"
 
 
 @dataclass(frozen=True, slots=True)
 class BufferRef:
     """A buffer with a byte displacement (a size index, or -1 for none)."""
 
-    buffer: int
-    displacement: int = -1
+    ROW: ClassVar[bool] = True
+    buffer: Annotated[int, Index("buffers")]
+    displacement: Annotated[int, Index("sizes", none=True)] = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Launch one kernel: entry(buffers, params, worker, num_workers, status).
+class Launch:
+    """Launch one kernel.
 
     kernel: index into Plan.kernels; buffers: pointers in the order the kernel expects; params:
     size indexes whose int64 values are passed in order. `parallel` steps run on all workers,
-    others on one. `after` lists earlier steps this one must wait for (empty: no dependency);
-    the executor may skip a barrier between steps that do not depend on each other.
+    others on one. `after` lists earlier steps of the same list this one must wait for (empty: no
+    dependency); the executor may skip a barrier between steps that do not depend on each other.
+    grid: blocks along each axis (size indexes), for kernels of a device that has blocks.
     """
 
-    kernel: int
+    TAG: ClassVar[str] = "launch"
+    kernel: Annotated[int, Index("kernels")]
     name: str
     buffers: tuple[BufferRef, ...]
-    params: tuple[int, ...]
+    params: Params
     parallel: bool
-    after: tuple[int, ...] = ()
+    after: After = ()
     origins: tuple[str, ...] = ()
     tactic: str = ""
+    grid: Annotated[tuple[int, ...], Many(Index("sizes"), 3)] = ()
+
+
+Step: TypeAlias = Launch
 
 
 @dataclass(frozen=True, slots=True)
-class KernelCode:
-    """One kernel: an ELF relocatable object and the entry symbol in it; `isa` it needs."""
+class Module:
+    """One piece of compiled code.
+
+    kind: "elf" (a relocatable object for the CPU) or "cubin"; needs: what it runs on, an ISA with
+    any "+feature" parts, or a compute capability ("sm_90").
+    """
+
+    kind: Annotated[str, Choice("CodeKind", CODE_KINDS)]
+    needs: str
+    code: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function of a module. An elf function is
+    entry(buffers, params, worker, num_workers, status); for a device with blocks, block is the
+    number of threads of each and shared_bytes their shared memory.
+    """
 
     entry: str
-    isa: str
-    object_bytes: bytes = field(repr=False)
+    module: Annotated[int, Index("modules")]
+    block: Annotated[int, Number(0, 1024)] = 0
+    shared_bytes: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +196,9 @@ class Profile:
     """
 
     ranges: tuple[tuple[int, int, int], ...]
-    offsets: tuple[int, ...]
-    arena_bytes: int
-    lower_bound_bytes: int
+    offsets: Annotated[tuple[int, ...], Many(Number(-1))]
+    arena_bytes: Count
+    lower_bound_bytes: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +207,9 @@ class DebugTensor:
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Shape
     ref: BufferRef
-    step: int
+    step: Annotated[int, Index("steps")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +218,9 @@ class Weight:
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
-    offset: int
-    bytes: int
+    shape: Annotated[tuple[int, ...], Many(Number(0))]
+    offset: Count
+    bytes: Count
     content_hash: str
 
 
@@ -147,23 +228,24 @@ class Weight:
 class Plan:
     """A finished engine, before it is written or after it is read.
 
-    record: JSON-able notes for people (fusions, tactics, refusals, timings are never in it, so
+    record: JSON-able notes for people (fusions, tactics, refusals; timings are never in it, so
     that two builds from the same inputs and timing cache give the same bytes).
     weight_data: one bytes-like object per entry of `weights`.
     """
 
-    target: dict[str, Any]
-    threads: int
-    symbols: tuple[str, ...]
+    target: TargetRecord
+    threads: Annotated[int, Number(1, MAX_WORKERS)]
+    symbols: tuple[Symbol, ...]
     sizes: tuple[SizeOp, ...]
     guards: tuple[Guard, ...]
     inputs: tuple[Binding, ...]
     outputs: tuple[Binding, ...]
     buffers: tuple[Buffer, ...]
-    kernels: tuple[KernelCode, ...]
-    steps: tuple[Step, ...]
+    modules: tuple[Module, ...]
+    kernels: tuple[Kernel, ...]
+    steps: Annotated[tuple[Step, ...], Many(Union("Step", (Launch,)))]
     profiles: tuple[Profile, ...]
     weights: tuple[Weight, ...]
     debug: tuple[DebugTensor, ...]
-    record: dict[str, Any]
-    weight_data: tuple[Any, ...] = field(repr=False, compare=False, default=())
+    record: Annotated[dict[str, Any], Unstored]
+    weight_data: Annotated[tuple[Any, ...], Unstored] = field(repr=False, compare=False, default=())

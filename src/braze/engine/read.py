@@ -16,7 +16,7 @@ from braze.engine import schema
 from braze.engine.checksum import checksum
 from braze.engine.manifest import decode_plan, load_json
 from braze.engine.plan import Plan
-from braze.engine.validate import check_plan
+from braze.engine.validate import check_relations
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,18 @@ def from_bytes(
     manifest = load_json(bytes(parts["manifest"]), "manifest")
     record = load_json(bytes(parts["record"]), "record")
     plan = decode_plan(manifest, record, parts["code"], parts["weights"])
-    check_plan(plan)
+    check_relations(plan)
     return plan
 
 
 def read_sections(view: memoryview, name: str) -> list[Section]:
     """The section table, after checking the header, version, checksums and bounds."""
     _, version, min_reader, _, table_offset, count, _, table_sum, _, _ = _header(view, name)
+    if version < schema.OLDEST_VERSION:
+        raise EngineVersionError(
+            f"{name} is of format version {version}, which this braze no longer reads (it reads "
+            f"{schema.OLDEST_VERSION} to {schema.VERSION}); build the engine again"
+        )
     if min_reader > schema.VERSION:
         raise EngineVersionError(
             f"{name} needs a reader of format version {min_reader} (written by version "

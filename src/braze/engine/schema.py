@@ -1,9 +1,10 @@
-"""The one description of the engine file; the C++ constants are emitted from it.
+"""Layout and limits of the engine file; the C++ constants are emitted from it.
 
 An engine file is little-endian: a 64-byte header, a section table, and sections. The header names
 the version that wrote the file and the oldest reader version that understands it. Every offset
 and size is 64 bits wide; the header, the table and every section carry a checksum
-(`braze.engine.checksum`). docs/engine-format.md explains the layout in prose.
+(`braze.engine.checksum`). What the manifest holds is `braze.engine.plan`. docs/engine-format.md
+explains the layout in prose.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from braze.core.dtypes import ALL_DTYPES
-from braze.engine.plan import SIZE_OPS
-
 MAGIC: Final = b"\x89BRAZE\r\n"
-VERSION: Final = 1
-MIN_READER_VERSION: Final = 1
+VERSION: Final = 2
+MIN_READER_VERSION: Final = 2
+OLDEST_VERSION: Final = 2  # written by; older files must be built again
 
 SECTION_ALIGN: Final = 64
 PAGE_ALIGN: Final = 4096
 WEIGHT_ALIGN: Final = 64
-ARENA_ALIGN: Final = 64
+MIN_ALIGN: Final = 64  # of buffers; a target may ask for more, up to a page
 
 CHECKSUM_CHUNK_BYTES: Final = 1 << 20
 CHECKSUM_LANES: Final = 8
@@ -77,31 +76,6 @@ HEADER_CHECKED_BYTES: Final = HEADER.size - 8
 
 SECTION_FLAG_REQUIRED: Final = 1
 SECTION_KINDS: Final = {"manifest": 1, "record": 2, "code": 3, "weights": 4}
-
-SIZE_OP_CODES: Final = {op: code for code, op in enumerate(SIZE_OPS)}
-BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
-STEP_KINDS: Final = ("launch",)
-DTYPE_BYTES: Final = {t.name: t.itemsize for t in ALL_DTYPES if t.bits >= 8}
-
-# Keys of the manifest's JSON objects, in the order of the dataclasses in `plan`. A SizeOp is the
-# row [op code, a, b], a BufferRef the row [buffer, displacement], a profile range [min, opt, max].
-MANIFEST_KEYS: Final = (
-    "target", "threads", "symbols", "sizes", "guards", "inputs", "outputs", "buffers",
-    "objects", "kernels", "steps", "profiles", "weights", "debug",
-)  # fmt: skip
-RECORD_KEYS: Final = {
-    "guard": ("lhs", "rhs", "what"),
-    "binding": ("name", "dtype", "shape", "buffer", "value"),
-    "buffer": ("kind", "bytes", "offset", "name"),
-    "object": ("offset", "bytes"),
-    "kernel": ("entry", "isa", "object"),
-    "step": (
-        "kind", "kernel", "name", "buffers", "params", "parallel", "after", "origins", "tactic",
-    ),
-    "profile": ("ranges", "offsets", "arena_bytes", "lower_bound_bytes"),
-    "weight": ("name", "dtype", "shape", "offset", "bytes", "content_hash"),
-    "debug": ("name", "dtype", "shape", "ref", "step"),
-}  # fmt: skip
 
 
 def align_up(offset: int, alignment: int) -> int:

@@ -19,6 +19,7 @@ from braze.engine import schema
 from braze.engine.checksum import Checksum, checksum
 from braze.engine.manifest import dump_json, encode_manifest
 from braze.engine.plan import Plan
+from braze.engine.records import check_json
 from braze.engine.schema import align_up
 from braze.engine.validate import check_plan
 
@@ -116,10 +117,11 @@ def _header(table: bytes, file_bytes: int, num_sections: int) -> bytes:
 
 def _sections(plan: Plan) -> list[_Section]:
     check_plan(plan)
-    code, objects, kernel_object = _code(plan)
-    manifest = encode_manifest(plan, objects, kernel_object)
+    code = _Code()
+    manifest = encode_manifest(plan, code.place)
     if len(manifest) > schema.MAX_MANIFEST_BYTES:
         raise EngineFormatError(f"the manifest takes {len(manifest)} bytes, more than the limit")
+    check_json(plan.record, schema.MAX_JSON_DEPTH, "record")
     record = dump_json(plan.record, "record")
     kinds, required = schema.SECTION_KINDS, schema.SECTION_FLAG_REQUIRED
     align, page = schema.SECTION_ALIGN, schema.PAGE_ALIGN
@@ -130,28 +132,28 @@ def _sections(plan: Plan) -> list[_Section]:
     return [
         _Section(kinds["manifest"], required, len(manifest), align, one(manifest)),
         _Section(kinds["record"], 0, len(record), align, one(record)),
-        _Section(kinds["code"], required, len(code), align, one(code)),
+        _Section(kinds["code"], required, len(code.data), align, one(bytes(code.data))),
         _Section(
             kinds["weights"], required, _weights_bytes(plan), page, lambda: _weight_pieces(plan)
         ),
     ]
 
 
-def _code(plan: Plan) -> tuple[bytes, list[tuple[int, int]], list[int]]:
-    """The code section, (offset, bytes) of every distinct object, and the object of each kernel."""
-    code = bytearray()
-    objects: list[tuple[int, int]] = []
-    index: dict[bytes, int] = {}
-    kernel_object = []
-    for kernel in plan.kernels:
-        data = bytes(kernel.object_bytes)
-        if data not in index:
-            index[data] = len(objects)
-            code += bytes(-len(code) % schema.SECTION_ALIGN)
-            objects.append((len(code), len(data)))
-            code += data
-        kernel_object.append(index[data])
-    return bytes(code), objects, kernel_object
+class _Code:
+    """The code section: every distinct piece of code once."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self._extents: dict[bytes, tuple[int, int]] = {}
+
+    def place(self, code: bytes) -> tuple[int, int]:
+        """(offset, bytes) of `code`."""
+        code = bytes(code)
+        if code not in self._extents:
+            self.data += bytes(-len(self.data) % schema.SECTION_ALIGN)
+            self._extents[code] = (len(self.data), len(code))
+            self.data += code
+        return self._extents[code]
 
 
 def _weights_bytes(plan: Plan) -> int:

@@ -91,9 +91,7 @@ def loops_text(kernel: LoopKernel) -> str:
         for s in nest.stores:
             index = ", ".join([printer.value(i) for i in s.index])
             value = printer.value(s.expr)
-            printer.lines.append(
-                f"store {s.slot} [{index}] = {value} over {s.over} mode {s.mode}"
-            )
+            printer.lines.append(f"store {s.slot} [{index}] = {value} over {s.over} mode {s.mode}")
         lines.extend(f"  {line}" for line in printer.lines)
     return "\n".join(lines)
 

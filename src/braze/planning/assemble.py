@@ -9,25 +9,29 @@ from typing import Any
 import numpy as np
 
 from braze.core.bounds import bounds
-from braze.core.dims import Dim, product
+from braze.core.dims import Dim, product, sym
 from braze.core.elements import size_of
 from braze.engine.plan import (
+    AxisSource,
     Binding,
     Buffer,
     BufferRef,
     DebugTensor,
     Guard,
-    KernelCode,
+    Kernel,
+    Module,
     Plan,
     Profile,
-    Step,
+    Symbol,
+    TargetRecord,
     Weight,
 )
+from braze.engine.plan import Launch as LaunchStep
 from braze.fusion.in_place import in_place_slots
 from braze.fusion.kernel import Code, Packing
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Value
-from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
+from braze.planning.memory import ALIGNMENT, Lifetime, aligned, lower_bound, plan_offsets
 from braze.planning.sizes import SizeTable
 from braze.tuning.select import Launch
 
@@ -91,6 +95,7 @@ def assemble(
     pack: Pack,
     *,
     target: dict[str, Any],
+    fingerprint: str,
     threads: int,
     symbols: Sequence[str],
     profiles: Sequence[Ranges],
@@ -100,13 +105,16 @@ def assemble(
 ) -> Plan:
     """The Plan of a compiled network.
 
+    target: what it is built for, for people; fingerprint: what its code and timings depend on;
     symbols: every size symbol in order; profiles: (min, opt, max) of each symbol per profile;
     values: contents that inputs were specialised to; debug: values readable after a run step.
     """
+    axes = _symbol_axes(graph)
+    symbols = [s for s in symbols if s in axes]
     a = _Assembler(graph, partition, launches, pack, threads, SizeTable(symbols))
     _bind_io(a)
     _allocate(a, debug)
-    steps, codes = _steps(a)
+    steps, modules, kernels = _steps(a)
     inputs = tuple(
         _binding(a, v.name, v, a.of_value[v], values.get(v.name, ())) for v in graph.inputs
     )
@@ -117,15 +125,16 @@ def assemble(
     watched = tuple(_debug(a, v) for v in debug)
     buffers = tuple(Buffer(s.kind, a.sizes.index(s.bytes), s.offset, s.name) for s in a.storages)
     return Plan(
-        target=target,
+        target=TargetRecord(fingerprint, ALIGNMENT, target),
         threads=threads,
-        symbols=tuple(symbols),
+        symbols=tuple(Symbol(s, axes[s]) for s in symbols),
         sizes=tuple(a.sizes.ops),
         guards=guards,
         inputs=inputs,
         outputs=outputs,
         buffers=buffers,
-        kernels=codes,
+        modules=modules,
+        kernels=kernels,
         steps=steps,
         profiles=tuple(_profile(a, symbols, p) for p in profiles),
         weights=tuple(a.weights),
@@ -133,6 +142,16 @@ def assemble(
         record=record,
         weight_data=tuple(a.weight_data),
     )
+
+
+def _symbol_axes(graph: Graph) -> dict[str, AxisSource]:
+    """The first input axis that is each symbol."""
+    axes: dict[str, AxisSource] = {}
+    for i, v in enumerate(graph.inputs):
+        for axis, d in enumerate(v.shape):
+            if not isinstance(d, int) and d == sym(str(d)):
+                axes.setdefault(str(d), AxisSource(i, axis))
+    return axes
 
 
 def _bind_io(a: _Assembler) -> None:
@@ -204,16 +223,20 @@ class _Hazards:
         return tuple(sorted(after - {index}))
 
 
-def _steps(a: _Assembler) -> tuple[tuple[Step, ...], tuple[KernelCode, ...]]:
+def _steps(
+    a: _Assembler,
+) -> tuple[tuple[LaunchStep, ...], tuple[Module, ...], tuple[Kernel, ...]]:
     codes: dict[Code, int] = {}
-    kernels: list[KernelCode] = []
-    steps: list[Step] = []
+    modules: list[Module] = []
+    kernels: list[Kernel] = []
+    steps: list[LaunchStep] = []
     hazards = _Hazards()
     for i, launch in enumerate(a.launches):
         c = launch.compiled
         if c.code not in codes:
             codes[c.code] = len(kernels)
-            kernels.append(KernelCode(c.code.entry, c.code.needs, c.code.data))
+            kernels.append(Kernel(c.code.entry, len(modules)))
+            modules.append(Module(c.code.kind, c.code.needs, c.code.data))
         packings = dict(c.packings)
         refs = []
         for slot, v in enumerate(launch.lowered.inputs):
@@ -230,7 +253,7 @@ def _steps(a: _Assembler) -> tuple[tuple[Step, ...], tuple[KernelCode, ...]]:
             refs.append(BufferRef(a.new(scratch)))
         region = launch.lowered.region
         steps.append(
-            Step(
+            LaunchStep(
                 kernel=codes[c.code],
                 name=f"{region.root.name} [{region.label}]",
                 buffers=tuple(refs),
@@ -241,7 +264,7 @@ def _steps(a: _Assembler) -> tuple[tuple[Step, ...], tuple[KernelCode, ...]]:
                 tactic=launch.tactic,
             )
         )
-    return tuple(steps), tuple(kernels)
+    return tuple(steps), tuple(modules), tuple(kernels)
 
 
 def _binding(

@@ -21,7 +21,7 @@ def _dim(plan: Plan, size: SizeOp, dims: Sequence[Dim]) -> Dim:
     if size.op == "const":
         return size.a
     if size.op == "sym":
-        return sym(plan.symbols[size.a])
+        return sym(plan.symbols[size.a].name)
     a, b = dims[size.a], dims[size.b]
     if size.op == "add":
         return a + b
@@ -39,8 +39,8 @@ def shape_text(plan: Plan, shape: Sequence[int]) -> tuple[int | str, ...]:
 def describe_plan(plan: Plan) -> str:
     """The whole report."""
     dims = size_dims(plan)
-    target = ", ".join(f"{key} {value}" for key, value in sorted(plan.target.items()))
-    code_bytes = sum(len(data) for data in {bytes(k.object_bytes) for k in plan.kernels})
+    target = ", ".join(f"{key} {value}" for key, value in sorted(plan.target.about.items()))
+    code_bytes = sum(len(m.code) for m in plan.modules)
     weight_bytes = sum(w.bytes for w in plan.weights)
     lines = [f"target: {target}", f"threads: {plan.threads}"]
     lines += _binding_lines("inputs", plan.inputs, dims)
@@ -75,8 +75,8 @@ def _profile_lines(plan: Plan) -> list[str]:
     lines = ["profiles:"]
     for i, profile in enumerate(plan.profiles):
         ranges = ", ".join(
-            f"{name} {low}..{opt}..{high}"
-            for name, (low, opt, high) in zip(plan.symbols, profile.ranges, strict=True)
+            f"{symbol.name} {low}..{opt}..{high}"
+            for symbol, (low, opt, high) in zip(plan.symbols, profile.ranges, strict=True)
         )
         arena, bound = _bytes(profile.arena_bytes), _bytes(profile.lower_bound_bytes)
         lines.append(f"  {i}: {ranges or 'static shapes'}  arena {arena} (lower bound {bound})")
@@ -86,10 +86,10 @@ def _profile_lines(plan: Plan) -> list[str]:
 def _step_lines(plan: Plan, dims: Sequence[Dim]) -> list[str]:
     lines = [f"steps: {len(plan.steps)}"]
     for i, step in enumerate(plan.steps):
-        kernel = plan.kernels[step.kernel]
+        module = plan.modules[plan.kernels[step.kernel].module]
         mode = "parallel" if step.parallel else "serial"
         params = ", ".join(str(dims[p]) for p in step.params)
-        lines.append(f"  {i:4} {step.name}  {mode}  {kernel.isa}  {step.tactic}".rstrip())
+        lines.append(f"  {i:4} {step.name}  {mode}  {module.needs}  {step.tactic}".rstrip())
         if step.origins:
             lines.append(f"       from {', '.join(step.origins)}")
         if params:

@@ -1,0 +1,120 @@
+// The checks that relate several fields; src/braze/engine/validate.py makes the same.
+#include <set>
+
+#include "plan.h"
+#include "record_reader.h"
+
+namespace braze {
+namespace {
+
+using format::BufferKind;
+using format::SizeOpCode;
+
+bool below(int64_t value, size_t count) {
+  return value >= 0 && static_cast<uint64_t>(value) < count;
+}
+
+void check_sizes(const Plan& plan) {
+  for (size_t i = 0; i < plan.sizes.size(); ++i) {
+    const SizeOp& size = plan.sizes[i];
+    const bool symbol = size.op == SizeOpCode::kSym;
+    if (size.op == SizeOpCode::kConst) continue;
+    const bool fits =
+        symbol ? below(size.a, plan.symbols.size()) : below(size.a, i) && below(size.b, i);
+    require(fits, cat("size ", i), "its operands are out of range");
+  }
+}
+
+void check_symbols(const Plan& plan) {
+  for (size_t i = 0; i < plan.symbols.size(); ++i) {
+    const AxisSource& source = std::get<AxisSource>(plan.symbols[i].source);
+    const std::vector<int32_t>& shape = plan.inputs[static_cast<size_t>(source.input)].shape;
+    const auto axis = static_cast<size_t>(source.axis);
+    bool given = axis < shape.size();
+    if (given) {
+      const SizeOp& size = plan.sizes[static_cast<size_t>(shape[axis])];
+      given = size.op == SizeOpCode::kSym && size.a == static_cast<int64_t>(i);
+    }
+    require(given, cat("symbol ", plan.symbols[i].name), "its input axis does not give it");
+  }
+}
+
+void check_buffers(const Plan& plan, uint64_t weights_bytes) {
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
+    if (b.kind != BufferKind::kWeight) continue;
+    const bool inside = static_cast<uint64_t>(b.offset) <= weights_bytes;
+    require(inside, cat("buffer ", i), "the weight lies outside its section");
+    require(b.offset % plan.target.alignment == 0, cat("buffer ", i), "the weight is not aligned");
+  }
+  for (const Weight& w : plan.weights) {
+    const auto offset = static_cast<uint64_t>(w.offset);
+    const bool inside =
+        offset <= weights_bytes && static_cast<uint64_t>(w.bytes) <= weights_bytes - offset;
+    require(inside, cat("weight ", w.name), "it reaches outside its section");
+    require(offset % format::kWeightAlign == 0, cat("weight ", w.name), "it is not aligned");
+  }
+}
+
+void check_bindings(Plan& plan) {
+  std::set<std::string_view> names;
+  plan.binding_of_buffer.assign(plan.buffers.size(), -1);
+  for (size_t i = 0; i < plan.num_bindings(); ++i) {
+    const Binding& b = plan.binding(i);
+    const bool input = i < plan.inputs.size();
+    const std::string where = cat("tensor ", b.name);
+    require(names.insert(b.name).second, where, "the name is used twice");
+    const auto buffer = static_cast<size_t>(b.buffer);
+    const BufferKind kind = input ? BufferKind::kInput : BufferKind::kOutput;
+    require(plan.buffers[buffer].kind == kind, where, "its buffer has the wrong kind");
+    require(input || b.value.empty(), where, "an output has a value");
+    const auto element = static_cast<size_t>(format::kDTypes[b.dtype].bytes);
+    require(b.value.size() % element == 0, where, "its value is cut short");
+    require(plan.binding_of_buffer[buffer] < 0, where, "its buffer is bound twice");
+    plan.binding_of_buffer[buffer] = static_cast<int32_t>(i);
+  }
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const BufferKind kind = plan.buffers[i].kind;
+    const bool callers = kind == BufferKind::kInput || kind == BufferKind::kOutput;
+    require(!callers || plan.binding_of_buffer[i] >= 0, cat("buffer ", i), "nothing is bound to it");
+  }
+}
+
+void check_launch(const Plan& plan, const Launch& step) {
+  const Kernel& kernel = plan.kernels[static_cast<size_t>(step.kernel)];
+  const Module& module = plan.modules[static_cast<size_t>(kernel.module)];
+  const bool has_grid = !step.grid.empty() || kernel.block || kernel.shared_bytes;
+  const bool on_cpu = module.kind == format::CodeKind::kElf;
+  require(!on_cpu || !has_grid, cat("step ", step.name), "a kernel of the CPU has a grid");
+}
+
+void check_profile(const Plan& plan, const Profile& profile) {
+  require(profile.ranges.size() == plan.symbols.size(), "profile", "one range a symbol is needed");
+  for (const auto& [low, opt, high] : profile.ranges) {
+    require(0 <= low && low <= opt && opt <= high, "profile", "a range is not min <= opt <= max");
+  }
+  require(profile.offsets.size() == plan.buffers.size(), "profile", "one offset a buffer is needed");
+  for (size_t i = 0; i < profile.offsets.size(); ++i) {
+    if (plan.buffers[i].kind != BufferKind::kArena) continue;
+    const int64_t offset = profile.offsets[i];
+    const bool placed =
+        offset >= 0 && offset <= profile.arena_bytes && offset % plan.target.alignment == 0;
+    require(placed, "profile", "an arena offset is misplaced");
+  }
+}
+
+}  // namespace
+
+void check_plan(Plan& plan, uint64_t weights_bytes) {
+  const int64_t alignment = plan.target.alignment;
+  require((alignment & (alignment - 1)) == 0, "alignment", "it is no power of two");
+  check_sizes(plan);
+  check_symbols(plan);
+  check_buffers(plan, weights_bytes);
+  check_bindings(plan);
+  for (size_t i = 0; i < plan.steps.size(); ++i) check_launch(plan, plan.launch(i));
+  require(!plan.profiles.empty(), "profiles", "there is none");
+  for (const Profile& profile : plan.profiles) check_profile(plan, profile);
+}
+
+}  // namespace braze
