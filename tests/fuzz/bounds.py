@@ -25,6 +25,7 @@ from braze.ir.graph import Graph, Node, Value
 from braze.ops.evaluator import _Run
 from braze.ops.lowering import Pointwise, View
 from braze.ops.pointwise.cast import Cast
+from braze.ops.reduce.softmax import Softmax
 
 Array = np.ndarray[Any, Any]
 
@@ -81,6 +82,11 @@ class Perturbed(Run):
                     self.values[v] = self.disturbed(a, v.dtype, factor)
         super()._step(node)
         self.values.update(given)
+        if isinstance(node.op, LOGARITHMS) and getattr(node.op, "log", True):
+            for v in node.outputs:
+                unit, tiny, _ = ROUNDOFF[v.dtype.name]
+                noise = self.rng.uniform(-1.0, 1.0, self.values[v].shape)
+                self.values[v] = self.values[v] + noise * (unit + tiny)
         if rounds or not self.rough.isdisjoint(given):
             self.rough.update(node.outputs)
 
@@ -99,6 +105,8 @@ class Perturbed(Run):
         return self.disturbed(a, value.dtype) if value in self.rough else a
 
 
+# The logarithm of a sum near 1 is as uncertain as the sum, however small it is itself.
+LOGARITHMS = (Softmax,)
 # Ops whose result is one of their operands' elements or a small exact integer: no rounding.
 EXACT = frozenset({
     "Relu", "Clip", "Where", "Equal", "Less", "LessOrEqual", "Compare", "IsNaN", "IsInf", "Gather",
@@ -191,8 +199,6 @@ def _place(wrong: Array, got: Array, want: Array, count: int | None = None) -> s
 
 def as_float64(a: Array, dtype: DType) -> Array:
     """What a run returns, as float64."""
-    if dtype.name == "bfloat16" and a.dtype == np.uint16:
-        return (a.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return a.astype(np.float64) if dtype.is_float else a
 
 

@@ -107,11 +107,8 @@ class Case:
         return {name: r[which] for name, r in self.sizes.items()}
 
     def feed(self, env: Env, salt: int = 0) -> dict[str, Array]:
-        """Arrays to run with, in the form engines take (bfloat16 as braze stores it)."""
-        return {
-            name: t.data(env, salt).view(from_name(t.dtype).numpy)
-            for name, t in self.inputs.items()
-        }
+        """Arrays to run with."""
+        return {name: t.data(env, salt) for name, t in self.inputs.items()}
 
     def shapes(self) -> dict[str, Any]:
         """The `shapes=` of a build: one shape of each input, or (min, opt, max)."""
