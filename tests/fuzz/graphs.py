@@ -17,7 +17,7 @@ from tests.fuzz.sketch import Ref, Sketch, Unfit
 
 PAIRS_A_GRAPH = 5
 EPILOGUES_A_GRAPH = 3
-EXTREME_EVERY = 12
+EXTREME_EVERY = 8
 ATTEMPTS = 14
 OPSETS = (24, 24, 24, 24, 24, 24, 23, 26, 22, 20, 17, 13)
 

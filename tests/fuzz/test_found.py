@@ -1,0 +1,111 @@
+"""Faults that random graphs have found, each as its minimal model, at every level."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.case import Case, Fill, Step, Tensor
+from tests.fuzz.checks import Variant, check
+
+LEVELS = tuple(Variant(level) for level in range(4))
+
+
+def right(case: Case, *ways: Variant) -> None:
+    """The case is right in the given ways (default: levels 0 to 3)."""
+    outcome = check(case, ways=ways or LEVELS)
+    assert outcome.status == "right", f"{outcome.variant}: {outcome.reason}"
+
+
+def drawn(seed: int, *shape: int | str) -> Tensor:
+    """A float32 tensor of random content."""
+    return Tensor("float32", shape, seed=seed)
+
+
+# ------------------------------------------------------------------ 1-D convolutions' epilogues
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 2), (2, 32, 2), (1, 32, 1), (32, 1), (2,)])
+def test_conv1d_times_an_operand_of_any_shape(shape: tuple[int, ...]) -> None:
+    """The operand was read at the wrong position of the spatial axis."""
+    steps = (Step("Conv", ("x", "w"), ("c",)), Step("Mul", ("k", "c"), ("y",)))
+    inputs = {"x": drawn(1, 2, 3, 2), "k": drawn(2, *shape)}
+    right(Case(steps, inputs, ("y",), {"w": drawn(3, 32, 3, 1)}))
+
+
+def test_grouped_conv1d_with_an_operand_behind_a_transpose() -> None:
+    steps = (
+        Step("Conv", ("x", "w"), ("c",), {"group": 2, "pads": (0, 1), "strides": (2,)}),
+        Step("Transpose", ("c",), ("t",)),
+        Step("Mul", ("t", "k"), ("y",)),
+    )
+    constants = {"w": drawn(1, 16, 3, 3), "k": drawn(2, 2, 16, 1)}
+    right(Case(steps, {"x": drawn(3, 1, 6, 4)}, ("y",), constants))
+
+
+def test_the_larger_of_two_transposed_conv1d() -> None:
+    """The twin's result was read at position 0 everywhere."""
+    given = {"strides": (2,), "output_padding": (1,)}
+    steps = (
+        Step("ConvTranspose", ("x", "v"), ("a",), given),
+        Step("ConvTranspose", ("x", "w"), ("b",), given),
+        Step("Max", ("a", "b"), ("y",)),
+    )
+    constants = {"v": drawn(1, 8, 3, 3), "w": drawn(2, 8, 3, 3)}
+    right(Case(steps, {"x": drawn(3, 1, 8, 2)}, ("y",), constants))
+
+
+def test_depthwise_transposed_conv1d_with_a_constant_along_its_length() -> None:
+    steps = (
+        Step("ConvTranspose", ("x", "w"), ("c",), {"group": 16, "strides": (2,)}),
+        Step("Max", ("k", "c"), ("y",)),
+    )
+    constants = {"w": drawn(1, 16, 8, 2), "k": drawn(2, 1, 1, 6)}
+    right(Case(steps, {"x": drawn(3, 1, 16, 3)}, ("y",), constants))
+
+
+# ------------------------------------------------------------------ constants of several readers
+
+
+@pytest.mark.parametrize("n", [3, 17, 64])
+def test_a_weight_is_read_by_its_product_and_by_its_epilogue(n: int) -> None:
+    """The epilogue read the weight as it was packed for the product."""
+    steps = (
+        Step("MatMul", ("x", "w"), ("p",)),
+        Step("Less", ("p", "w"), ("m",)),
+        Step("Where", ("m", "p", "w"), ("y",)),
+    )
+    right(Case(steps, {"x": drawn(1, n, n)}, ("y",), {"w": drawn(2, n, n)}))
+
+
+# ------------------------------------------------------------------ nothing, and symbolic sizes
+
+
+def test_a_scatter_of_nothing_is_the_last_weight() -> None:
+    """The writer counted padding behind an empty last weight and did not write it."""
+    steps = (Step("ScatterElements", ("x", "i", "u"), ("y",), {"axis": 0}),)
+    constants = {"i": Tensor("int64", (0, 3), values=()), "u": drawn(1, 0, 3)}
+    right(Case(steps, {"x": drawn(2, 2, 3)}, ("y",), constants))
+
+
+def test_a_reshape_that_spells_the_batch_is_right_or_refused() -> None:
+    """A symbolic size was used as a number."""
+    steps = (
+        Step("Relu", ("x",), ("a",)),
+        Step("Reshape", ("a", "s"), ("b",)),
+        Step("Mul", ("b", "k"), ("y",)),
+    )
+    constants = {"s": Tensor("int64", (3,), values=(1, 12, 5)), "k": drawn(1, 1, 12, 5)}
+    case = Case(steps, {"x": drawn(2, "n", 3, 4, 5)}, ("y",), constants, {"n": (1, 1, 2)})
+    assert check(case, ways=LEVELS).status != "wrong"
+
+
+@pytest.mark.parametrize("op", ["Add", "Max", "Relu"])
+def test_three_hundred_steps_in_a_row(op: str) -> None:
+    """Fusion walked over the depth of the model by recursion."""
+    fill = Fill("uniform", -0.01, 0.01)
+    steps = tuple(
+        Step(op, (f"v{i}" if i else "x", "k")[: 1 if op == "Relu" else 2], (f"v{i + 1}",))
+        for i in range(300)
+    )
+    case = Case(steps, {"x": drawn(1, 17)}, ("v300",), {"k": Tensor("float32", (1,), fill, 2)})
+    right(case.trimmed(), Variant(1), Variant(2))
