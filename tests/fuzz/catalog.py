@@ -23,13 +23,18 @@ SIGNED: Final = (*p.FLOATS, "int64", "int32", "int16", "int8")
 
 @dataclass(frozen=True)
 class Family:
-    """lowering: what most members lower to; ranks and dtype: of inputs that members take."""
+    """lowering: what most members lower to; ranks and dtypes: of inputs that members take; takes
+    and gives: kinds of element types ("f" floats, "i" integers, "b" bool) of the value in and out.
+    """
 
     lowering: str
     makers: Mapping[str, Maker]
     ranks: tuple[int, ...] = ANY
     dtypes: tuple[str, ...] = ("float32",)
     square: bool = False  # equal last sizes help
+    takes: str = "fib"
+    gives: str = "fib"
+    fixed_rank: bool = False  # it takes `ranks` only, and gives the same rank
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
@@ -46,7 +51,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "Tanh": p.unary("Tanh"), "Asinh": p.unary("Asinh"), "Acosh": p.unary("Acosh", low=1.01),
         "Atanh": p.unary("Atanh", low=-0.99, high=0.99), "Erf": p.unary("Erf"),
         "Identity": p.identity, "Dropout": p.dropout,
-    }),
+    }, takes="fi", gives="fi"),
     "activation": Family("pointwise", {
         "Relu": p.unary("Relu", SIGNED), "Sigmoid": p.unary("Sigmoid"),
         "HardSwish": p.unary("HardSwish"), "Softplus": p.unary("Softplus"),
@@ -60,24 +65,25 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "Swish": p.activation("Swish", alpha=[0.7, 1.0]),
         "Gelu": p.activation("Gelu", approximate=["none", "tanh"]),
         "PRelu": p.prelu, "Clip": p.clip,
-    }),
+    }, takes="fi", gives="fi"),
     "binary": Family("pointwise", {
         "Add": p.binary("Add"), "Sub": p.binary("Sub"), "Mul": p.binary("Mul"), "Div": p.divide,
         "Pow": p.power, "Mod": p.modulo, "Sum": p.several("Sum"), "Max": p.several("Max"),
         "Min": p.several("Min"), "Mean": p.several("Mean"), "twice": p.same_twice,
         "Constant": p.constant_step,
-    }),
+    }, takes="fi", gives="fi"),
     "bits": Family("pointwise", {
         "Not": p.unary("Not", ("bool",)), "And": p.logic("And"), "Or": p.logic("Or"),
         "Xor": p.logic("Xor"), "BitwiseNot": p.unary("BitwiseNot", ("int32", "uint8", "int64")),
         "BitwiseAnd": p.bitwise("BitwiseAnd"), "BitwiseOr": p.bitwise("BitwiseOr"),
         "BitwiseXor": p.bitwise("BitwiseXor"), "BitShift": p.bit_shift, "BitCast": p.bit_cast,
-    }, dtypes=("bool", "bool", "int32", "uint8", "int64", "uint32", "float32")),
+    }, dtypes=("bool", "bool", "int32", "uint8", "int64", "uint32", "float32"),
+       takes="ib", gives="ib"),
     "compare": Family("pointwise", {
         "Equal": p.compare("Equal"), "Less": p.compare("Less"), "Greater": p.compare("Greater"),
         "LessOrEqual": p.compare("LessOrEqual"), "GreaterOrEqual": p.compare("GreaterOrEqual"),
         "IsNaN": p.test_value("IsNaN"), "IsInf": p.test_value("IsInf"),
-    }),
+    }, gives="b"),
     "where": Family("pointwise", {"Where": p.where}),
     "cast": Family("pointwise", {"Cast": p.cast, "CastLike": p.cast_like}),
     # ------------------------------------------------------------------ views
@@ -87,7 +93,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     }),
     "transpose": Family("view", {"Transpose": v.transpose}, (2, 3, 4, 5)),
     "slice": Family("view", {"Slice": v.slice_, "Compress": v.compress}),
-    "pad": Family("view", {"Pad": v.pad}),
+    "pad": Family("view", {"Pad": v.pad}, takes="fi", gives="fi"),
     "grow": Family("view", {"Expand": v.expand, "Tile": v.tile}),
     "space": Family("view", {
         "DepthToSpace": v.depth_to_space, "SpaceToDepth": v.space_to_depth, "Trilu": v.trilu,
@@ -113,54 +119,76 @@ FAMILIES: Final[Mapping[str, Family]] = {
             "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
             "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
         )
-    }),
+    }, takes="fi", gives="fi"),
     "order": Family("nest", {
         "ArgMax": n.arg("ArgMax"), "ArgMin": n.arg("ArgMin"), "TopK": n.top_k,
-    }),
+    }, takes="fi", gives="fi"),
     "softmax": Family("nest", {
         "Softmax": n.softmax("Softmax"), "LogSoftmax": n.softmax("LogSoftmax"),
         "Hardmax": n.softmax("Hardmax"),
-    }),
-    "scan": Family("nest", {"CumSum": n.cumulative("CumSum"), "CumProd": n.cumulative("CumProd")}),
+    }, takes="f", gives="f"),
+    "scan": Family("nest", {
+        "CumSum": n.cumulative("CumSum"), "CumProd": n.cumulative("CumProd"),
+    }, takes="fi", gives="fi"),
     "norm": Family("nest", {
         "LayerNormalization": n.layer_norm, "RMSNormalization": n.rms_norm,
         "LpNormalization": n.lp_norm,
-    }),
+    }, takes="f", gives="f"),
     "channel_norm": Family("nest", {
         "GroupNormalization": n.group_norm, "InstanceNormalization": n.instance_norm,
         "BatchNormalization": n.batch_norm, "LRN": n.lrn,
         "MeanVarianceNormalization": n.mean_variance,
-    }, (3, 4, 4, 5)),
+    }, (3, 4, 4, 5), takes="f", gives="f"),
     "pool": Family("nest", {
         "MaxPool": n.max_pool, "AveragePool": n.average_pool, "LpPool": n.lp_pool,
         "MaxUnpool": n.max_unpool, "Col2Im": n.col2im,
-    }, (3, 4, 4, 5)),
+    }, (3, 4, 4, 5), takes="f", gives="f"),
     "global_pool": Family("nest", {
         k: n.global_pool(k) for k in ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-    }, (3, 4, 5)),
+    }, (3, 4, 5), takes="f", gives="f"),
     "resample": Family("nest", {
         "Resize": n.resize, "Upsample": n.upsample, "GridSample": n.grid_sample,
         "RoiAlign": n.roi_align,
-    }, (3, 4, 4, 4, 5)),
+    }, (3, 4, 4, 4, 5), takes="f", gives="f"),
     # ------------------------------------------------------------------ anchors
     "matmul": Family("anchor", {"MatMul": a.matmul, "Gemm": a.gemm, "left": a.matmul_left},
-                     (1, 2, 2, 2, 3, 4, 5)),
+                     (1, 2, 2, 2, 3, 4, 5), takes="f", gives="f"),
     "batched": Family("anchor", {"computed": a.matmul_computed, "batched": a.matmul_batched},
-                      (3, 3, 4, 5)),
+                      (3, 3, 4, 5), takes="f", gives="f"),
     "einsum": Family("anchor", {
         "Einsum": n.einsum, "Det": n.det, "DFT": n.dft, "STFT": n.stft,
         "MelWeightMatrix": n.mel_weights,
-    }, (1, 2, 3, 4), square=True),
-    "conv1": Family("anchor", {"Conv": a.conv(1, "one")}, (3,)),
-    "conv2": Family("anchor", {"Conv": a.conv(2, "one"), "DeformConv": a.deform_conv}, (4,)),
-    "conv3": Family("anchor", {"Conv": a.conv(3, "one")}, (5,)),
-    "depthwise": Family("anchor", {str(k): a.conv(k, "depth") for k in (1, 2, 3)}, (3, 4, 5)),
-    "grouped": Family("anchor", {str(k): a.conv(k, "some") for k in (1, 2, 3)}, (3, 4, 5)),
-    "transposed": Family("anchor", {"ConvTranspose": a.conv_transpose(2),
-                                    "1": a.conv_transpose(1), "3": a.conv_transpose(3)}, (3, 4, 5)),
-    "attention": Family("anchor", {"Attention": a.attention_op, "spelled": a.attention_spelled},
-                        (3, 4)),
+    }, (1, 2, 3, 4), square=True, takes="f", gives="f"),
+    "conv1": Family("anchor", {
+        "Conv": a.conv(1, "one"),
+    }, (3,), takes="f", gives="f", fixed_rank=True),
+    "conv2": Family("anchor", {
+        "Conv": a.conv(2, "one"), "DeformConv": a.deform_conv,
+    }, (4,), takes="f", gives="f", fixed_rank=True),
+    "conv3": Family("anchor", {
+        "Conv": a.conv(3, "one"),
+    }, (5,), takes="f", gives="f", fixed_rank=True),
+    "depthwise": Family("anchor", {
+        str(k): a.conv(k, "depth") for k in (1, 2, 3)
+    }, (3, 4, 5), takes="f", gives="f"),
+    "grouped": Family("anchor", {
+        str(k): a.conv(k, "some") for k in (1, 2, 3)
+    }, (3, 4, 5), takes="f", gives="f"),
+    "transposed": Family("anchor", {
+        "1": a.conv_transpose(1), "ConvTranspose": a.conv_transpose(2), "3": a.conv_transpose(3),
+    }, (3, 4, 5), takes="f", gives="f"),
+    "attention": Family("anchor", {
+        "Attention": a.attention_op, "spelled": a.attention_spelled,
+    }, (3, 4), takes="f", gives="f"),
 }  # fmt: skip
+
+
+def can_meet(producer: str, consumer: str) -> bool:
+    """Whether a value of one family can be read by the other: element types and ranks allow it."""
+    p, c = FAMILIES[producer], FAMILIES[consumer]
+    ranks = set(p.ranks) & set(c.ranks) or not (p.fixed_rank and c.fixed_rank)
+    return bool(ranks) and bool(set(p.gives) & set(c.takes))
+
 
 # Every entry of ops/catalog.py is a label above or stands here with the reason.
 NOT_GENERATED: Final[Mapping[str, str]] = {}

@@ -143,9 +143,11 @@ class _Grower:
             self.s.restore(state)
         return None
 
-    def _try(self, family: str, x: Ref, attempts: int) -> Ref | None:
-        """A step of the family on `x`, or None when nothing fits."""
-        labels = list(FAMILIES[family].makers)
+    def _try(
+        self, family: str, x: Ref, attempts: int, labels: list[str] | None = None
+    ) -> Ref | None:
+        """A step of the family (one of `labels`) on `x`, or None when nothing fits."""
+        labels = labels or list(FAMILIES[family].makers)
         for _ in range(attempts):
             state = self.s.snapshot()
             try:
@@ -179,9 +181,15 @@ class _Grower:
                 self.made.missed.append((anchor, form))
 
     def _grow(self) -> None:
-        """A step of any family on any earlier value."""
-        if self.s.made:
-            self._try(self.r.choice(list(FAMILIES)), self.r.choice(self.s.made[-8:]), 2)
+        """A step of any family, or any op, on any earlier value."""
+        if not self.s.made:
+            return
+        family, labels = self.r.choice(list(FAMILIES)), None
+        if self.r.random() < 0.5:  # rare ops of large families get their turn too
+            family, label = self.r.choice([(f, m) for f in FAMILIES for m in FAMILIES[f].makers])
+            labels = [label]
+        if self._try(family, self.r.choice(self.s.made[-8:]), 2, labels) is None:
+            self._try(family, self.input(FAMILIES[family]), 2, labels)
 
     def _choose_outputs(self) -> None:
         """What nothing reads, and now and then an intermediate value."""

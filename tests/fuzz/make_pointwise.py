@@ -73,12 +73,17 @@ def _unary(
     op: str, s: Sketch, x: Ref, kinds: Sequence[str] = FLOATS, low: float = -1e9,
     high: float = 1e9, least: float = -1.0,
 ) -> Ref:  # fmt: skip
-    s.need(x.dtype.name in kinds and x.low >= low and x.high <= high and x.least >= least)
+    s.need(x.dtype.name in kinds)
+    if not (x.low >= low and x.high <= high and x.least >= least) and s.r.random() < 0.5:
+        x = s.add1("Sigmoid", x)
+        if low >= 1:
+            x = s.add1("Add", x, s.scalar(x.dtype.name, 1.25))
+    s.need(x.low >= low and x.high <= high and x.least >= least)
     return s.add1(op, x)
 
 
 def unary(op: str, kinds: Sequence[str] = FLOATS, **domain: float) -> Maker:
-    """An op of one operand, for values inside its domain."""
+    """An op of one operand, for values inside its domain, or brought there by a Sigmoid."""
     return partial(_unary, op, kinds=kinds, **domain)
 
 
