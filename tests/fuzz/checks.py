@@ -16,7 +16,7 @@ from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Graph
 from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Expected, Run, expected
 from tests.fuzz.case import Case
-from tests.fuzz.forcing import build, host_isas, steered
+from tests.fuzz.forcing import build, other_targets
 
 Array = np.ndarray[Any, Any]
 # A build that says one of these about a valid model refuses it; any other error is a fault.
@@ -26,15 +26,15 @@ SECONDS = 60
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to build: level, instruction set, forced tactic, and sizes fixed at opt or not."""
+    """One way to build: level, target, forced tactic, and sizes fixed at opt or not."""
 
     level: int = 1
-    isa: str | None = None
+    target: str = "cpu"
     turn: int | None = None
     fixed: bool = False
 
     def __str__(self) -> str:
-        parts = [f"level {self.level}", self.isa or ""]
+        parts = [f"level {self.level}", self.target]
         parts += [f"tactic {self.turn}"] if self.turn is not None else []
         parts += ["sizes fixed"] if self.fixed else []
         return ", ".join(p for p in parts if p)
@@ -45,17 +45,18 @@ PLAIN = Variant()
 
 def variants(case: Case, number: int) -> tuple[Variant, ...]:
     """Level 1 always, and for three in five another way: cheap ones often, measured ones seldom."""
-    isas = host_isas()[1:] or (None,)
-    turns: list[Variant] = [
-        Variant(0), Variant(1, turn=number // 7), Variant(1, isas[number // 5 % len(isas)]),
-        Variant(2), Variant(0), Variant(1, turn=number // 3 + 1), Variant(3),
-        Variant(1, isas[-1]), Variant(1, isas[0], turn=number // 2), Variant(0, isas[0]),
-    ]  # fmt: skip
+    targets = other_targets() or ("cpu",)
+    target = targets[number // 7 % len(targets)]
+    turns = (
+        Variant(0), Variant(5, turn=number // 3), Variant(1, target), Variant(2),
+        Variant(5, target, turn=number // 5), Variant(0, target), Variant(1, target), Variant(3),
+        Variant(5, turn=number // 5 + 1), Variant(2, target),
+    )  # fmt: skip
     if number % 5 in (1, 3):
         return (PLAIN,)
     extra = turns[number // 2 % len(turns)]
-    if number % 50 == 7:
-        extra = Variant(4 + number // 50 % 2)
+    if number % 100 == 7:
+        extra = Variant(4 + number // 100 % 2)
     if case.sizes and number % 4 == 2:
         extra = replace(PLAIN, fixed=True)
     return (PLAIN, extra)
@@ -122,14 +123,14 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
     env, shapes = case.env(1), case.shapes()
     if way.fixed:
         shapes = {n: t.sizes(env) for n, t in case.inputs.items()}
-    with steered(way.turn) as backend:
-        try:
-            engine = build(case, shapes, way.level, way.isa)
-        except REFUSALS as e:
-            out.status, out.reason = "refused", f"{type(e).__name__}: {_line(e)}"
-            return
-    out.templates |= backend.used
-    graph = import_network(case.model(), shapes=shapes).graph
+    try:
+        imported = import_network(case.model(), shapes=shapes)
+        engine, templates = build(imported, way.level, way.target, way.turn)
+    except REFUSALS as e:
+        out.status, out.reason = "refused", f"{type(e).__name__}: {_line(e)}"
+        return
+    out.templates |= templates
+    graph = imported.graph
     envs = [case.env(k) for k in (1, 0, 2)] if case.sizes and not way.fixed else [env]
     for salt, sizes in enumerate(envs):
         feed = case.feed(sizes, salt)

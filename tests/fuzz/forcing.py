@@ -1,77 +1,77 @@
-"""The one place that knows how builds are steered: target spelling, and which tactic is taken."""
+"""The one place that knows how builds are steered: targets, levels, and which tactic is taken."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Sequence
 from typing import Any
 
-import braze
-import braze.api
-from braze.codegen.backend import Backend
-from braze.codegen.cpu.target import ISAS
-from braze.core.config import EFFORTS, Effort
-from braze.runtime.native import host_isa
-from tests.fuzz.case import Case
+from braze.builder import build_plan
+from braze.codegen.catalog import find_backend, target_names
+from braze.core.config import BuildConfig
+from braze.core.errors import TargetError
+from braze.core.trace import Trace
+from braze.frontend.onnx.importer import Imported
+from braze.runtime.engine import Engine
+from braze.tuning.select import Candidates
 
-# Templates are counted by the rank of what they write; convolutions by their spatial axes.
+THREADS = 2
+MEASURED_FROM_LEVEL = 3
+# Convolutions are counted by their spatial axes, everything else by the rank of what it writes.
 CONVOLUTIONS = ("conv", "winograd", "depthwise")
-ALL_TACTICS = EFFORTS[5]
 
 
-def host_isas() -> tuple[str, ...]:
-    """The instruction sets this machine can run, best first."""
-    names = list(ISAS)
-    return tuple(names[names.index(host_isa()) :])
+@functools.cache
+def other_targets() -> tuple[str, ...]:
+    """The targets besides the default one whose code this machine can run."""
+    usual = find_backend("cpu", THREADS).target.name
+    return tuple(t for t in target_names() if t not in ("cpu", usual) and _runs_here(t))
 
 
-class Steered:
-    """A backend that takes one tactic of each kernel, and notes which templates it compiled."""
+def _runs_here(target: str) -> bool:
+    try:
+        find_backend(target, THREADS).require()
+    except TargetError:
+        return False
+    return True
+
+
+class Chooser:
+    """Takes tactic number `turn` of every kernel, or the first; notes the templates it took."""
 
     def __init__(self, turn: int | None) -> None:
-        self.backend: Any = None
         self.turn = turn
         self.used: set[tuple[str, str]] = set()
 
-    def tactics(self, kernel: Any, effort: Effort) -> tuple[Any, ...]:
-        """All tactics of the level, or the one whose turn it is among all there are."""
-        if self.turn is None:
-            return tuple(self.backend.tactics(kernel, effort))
-        found = tuple(self.backend.tactics(kernel, ALL_TACTICS))
-        return (found[self.turn % len(found)],) if found else ()
+    def __call__(self, kernels: Sequence[Candidates]) -> list[int]:
+        chosen = [0 if self.turn is None else self.turn % len(k.tactics) for k in kernels]
+        for k, index in zip(kernels, chosen, strict=True):
+            self._note(k.kernel, k.tactics[index].template)
+        return chosen
 
-    def compile(self, kernel: Any, tactic: Any) -> Any:
-        """Compile, and note the template and the rank it is used at."""
+    def _note(self, kernel: Any, template: str) -> None:
         output = kernel.output if hasattr(kernel, "output") else kernel.outputs[0]
         rank = len(output.shape)
-        axes = f"{rank - 2}-D" if tactic.template in CONVOLUTIONS else f"rank {rank}"
-        self.used.add((tactic.template, axes))
-        return self.backend.compile(kernel, tactic)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.backend, name)
+        axes = f"{rank - 2}-D" if template in CONVOLUTIONS else f"rank {rank}"
+        self.used.add((template, axes))
 
 
-@contextlib.contextmanager
-def steered(turn: int | None = None) -> Iterator[Steered]:
-    """Builds inside take tactic number `turn` of every kernel (None: as they like)."""
-    find = braze.api.find_backend
-    steering = Steered(turn)
+def build(
+    imported: Imported, level: int, target: str = "cpu", turn: int | None = None
+) -> tuple[Engine, set[tuple[str, str]]]:
+    """An engine of an imported network, and the templates in it (unknown where it measures).
 
-    def find_steered(target: object, threads: int) -> Backend:
-        steering.backend = find(target, threads)
-        return steering  # type: ignore[return-value]
-
-    braze.api.find_backend = find_steered
-    try:
-        yield steering
-    finally:
-        braze.api.find_backend = find
-
-
-def build(case: Case, shapes: Any, level: int, isa: str | None) -> braze.Engine:
-    """An engine of two workers for one instruction set (None: the host's)."""
-    target = "cpu" if isa is None else f"cpu:{isa}"
-    return braze.build(
-        case.model(), shapes=shapes, optimization_level=level, target=target, threads=2
+    Raises what `braze.build` raises; it does the same steps.
+    """
+    backend = find_backend(target, THREADS)
+    chooser = Chooser(turn)
+    measures = turn is None and level >= MEASURED_FROM_LEVEL
+    plan = build_plan(
+        imported.graph,
+        imported.profiles,
+        BuildConfig(optimization_level=level),
+        backend,
+        Trace(),
+        None if measures else chooser,
     )
+    return backend.load(plan), chooser.used
