@@ -6,7 +6,8 @@ become loads from a slot; everything else is expanded through its op's lowering.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
 
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, F16, I64
@@ -17,6 +18,7 @@ from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Lowering, Pointwise, View
 
 Index = tuple[Expr, ...]
+Expansion = Generator[tuple[Value, Index], Any, Expr]
 ZERO = const(0, I64)
 
 
@@ -50,6 +52,15 @@ class Inliner:
 
     def element(self, value: Value, index: Index) -> Expr:
         """The expression of element `index` of `value`."""
+        known = self._known(value, index)
+        return self._run(value, index) if known is None else known
+
+    def expand(self, value: Value, index: Index) -> Expr:
+        """The expression of a pointwise or view value, even if it has memory of its own."""
+        return self._run(value, index)
+
+    def _known(self, value: Value, index: Index) -> Expr | None:
+        """The element where nothing has to be expanded for it."""
         if value in self.holes:
             return self.holes[value](index)
         literal = self._literal(value)
@@ -57,13 +68,28 @@ class Inliner:
             return literal
         if self._in_memory(value):
             return load(self._slot(value), index, value.dtype)
-        key = (value, index)
-        if key not in self._done:
-            self._done[key] = self.expand(value, index)
-        return self._done[key]
+        return self._done.get((value, index))
 
-    def expand(self, value: Value, index: Index) -> Expr:
-        """The expression of a pointwise or view value, even if it has memory of its own."""
+    def _run(self, value: Value, index: Index) -> Expr:
+        """Expand one element; no recursion, as a kernel may be deeper than Python's stack."""
+        stack = [(value, index, self._expansion(value, index))]
+        result: Expr | None = None
+        while True:
+            top, at, steps = stack[-1]
+            try:
+                wanted = steps.send(result)
+            except StopIteration as end:
+                result = self._done[top, at] = end.value
+                stack.pop()
+                if not stack:
+                    return end.value  # type: ignore[no-any-return]
+                continue
+            result = self._known(*wanted)
+            if result is None:
+                stack.append((*wanted, self._expansion(*wanted)))
+
+    def _expansion(self, value: Value, index: Index) -> Expansion:
+        """Yields the elements that one of `value` needs, is sent them, returns its expression."""
         node = self._graph.producer[value]
         lowering = self._lowered[node]
         if isinstance(lowering, Pointwise):
@@ -83,12 +109,11 @@ class Inliner:
             return None
         return const(array.reshape(()).item(), value.dtype)
 
-    def _pointwise(self, node: Node, lowering: Pointwise, index: Index) -> Expr:
-        operands = {
-            k: self.element(v, broadcast_index(v.shape, node.output.shape, index))
-            for k, v in enumerate(node.inputs)
-            if v is not None
-        }
+    def _pointwise(self, node: Node, lowering: Pointwise, index: Index) -> Expansion:
+        operands: dict[int, Expr] = {}
+        for k, v in enumerate(node.inputs):
+            if v is not None:
+                operands[k] = yield v, broadcast_index(v.shape, node.output.shape, index)
 
         def change(e: Expr) -> Expr | None:
             if e.op == "hole":
@@ -99,14 +124,14 @@ class Inliner:
 
         return rewrite(lowering.expr, change)
 
-    def _view(self, node: Node, lowering: View, index: Index) -> Expr:
+    def _view(self, node: Node, lowering: View, index: Index) -> Expansion:
         source = node.inputs[0]
         assert source is not None
 
         def at(e: Expr) -> Expr:
             return rewrite(e, lambda x: index[int(str(x.attr))] if x.op == "axis" else None)
 
-        inner = self.element(source, tuple(at(e) for e in lowering.index))
+        inner: Expr = yield source, tuple(at(e) for e in lowering.index)
         if lowering.inside is None:
             return inner
         assert lowering.fill is not None

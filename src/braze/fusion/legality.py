@@ -6,7 +6,7 @@ those named `*_worthwhile` what is likely to pay.
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, Interval, product, symbols
@@ -23,7 +23,8 @@ HEAVY = frozenset({
 })  # fmt: skip
 HEAVY_COST = 20
 CHEAP_COST = 4
-MAX_COST = 400
+MAX_COST = 400  # of one element of a kernel: what registers and compile time bear
+MAX_READS = 64  # tensors that a kernel reads by being fused; ops with more inputs keep them
 Reason = str | None  # None: allowed
 
 
@@ -88,41 +89,44 @@ def keeps_innermost(view: View, rank: int) -> bool:
     return tail.op == "add" and any(a.op == "axis" and a.attr == last for a in tail.args)
 
 
-def nest_slot_reads(kernel: LoopKernel, slot: int) -> list[Expr]:
-    """Every distinct load from `slot` in the kernel's loop nests, once per reduction or store."""
-    found: list[Expr] = []
+@dataclass(frozen=True, slots=True)
+class SlotReads:
+    """How a loop nest reads one of its slots.
+
+    computed: some index depends on loaded elements; loads: how often elements are loaded in all.
+    """
+
+    computed: bool = False
+    loads: float = 0.0
+
+
+def nest_reads(kernel: LoopKernel, sizes: Sizes) -> dict[int, SlotReads]:
+    """The reads of every slot of a kernel's loop nests, in one walk over them."""
+    found: dict[int, SlotReads] = {}
     for nest in kernel.nests:
-        roots = [r.expr for r in nest.reduces] + [s.expr for s in nest.stores]
-        roots += [i for s in nest.stores for i in s.index]
-        for root in roots:
-            found += [e for e in leaves(root, "load") if e.attr == slot]
+        outer = sizes.elements(nest.outer)
+        every = outer * sizes.elements(nest.inner)
+        roots = [(r.expr, every) for r in nest.reduces]
+        for s in nest.stores:
+            roots.append((s.expr, outer if s.over == "outer" else every))
+            roots.extend((i, 0) for i in s.index)
+        for root, times in roots:
+            for e in leaves(root, "load"):
+                slot = int(str(e.attr))
+                old = found.get(slot, SlotReads())
+                computed = old.computed or any(leaves(i, "load") for i in e.args)
+                found[slot] = SlotReads(computed, old.loads + times)
     return found
 
 
-def prologue_allowed(kernel: LoopKernel, slot: int) -> Reason:
-    """May loads of `slot` be replaced by an expression? (Range checks must stay where they are.)"""
-    for e in nest_slot_reads(kernel, slot):
-        if any(leaves(i, "load") for i in e.args):
-            return "its elements are picked by computed indexes"
-    return None
+def prologue_allowed(reads: SlotReads) -> Reason:
+    """May loads of a slot be replaced by an expression? (Range checks must stay where they are.)"""
+    return "its elements are picked by computed indexes" if reads.computed else None
 
 
-def prologue_worthwhile(
-    kernel: LoopKernel, slot: int, value: Value, cost: int, sizes: Sizes
-) -> Reason:
+def prologue_worthwhile(reads: SlotReads, value: Value, cost: int, sizes: Sizes) -> Reason:
     """Inline only what is not computed many times over."""
-    have = max(1, sizes.elements(value.shape))
-    reads = 0.0
-    for nest in kernel.nests:
-        points = math.prod((sizes.elements(nest.outer), sizes.elements(nest.inner)))
-        for root, over_inner in [(r.expr, True) for r in nest.reduces] + [
-            (s.expr, s.over != "outer") for s in nest.stores
-        ]:
-            here = [e for e in leaves(root, "load") if e.attr == slot]
-            reads += len(here) * (points if over_inner else sizes.elements(nest.outer))
-    ratio = reads / have
-    if ratio > 1.5 and cost > CHEAP_COST:
-        return f"it would be computed {ratio:.1f} times"
-    if ratio > 4:
+    ratio = reads.loads / max(1, sizes.elements(value.shape))
+    if ratio > 4 or (ratio > 1.5 and cost > CHEAP_COST):
         return f"it would be computed {ratio:.1f} times"
     return None

@@ -10,14 +10,14 @@ Three steps, each deterministic:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from braze.core.errors import CompileError
 from braze.core.trace import Trace
 from braze.expr.scalar import Expr, hole
+from braze.fusion.growth import Home
 from braze.fusion.inline import Index, Inliner, axes
-from braze.fusion.legality import Sizes
-from braze.fusion.placement import Home, Placement, place_values
+from braze.fusion.placement import Placement, Question, place_values
 from braze.fusion.region import Partition, Region
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import (
@@ -61,37 +61,35 @@ def partition(
     keep: values that must exist in memory (debug tensors); keep_all: every value that has memory
     keeps it to itself, so that it can be read after a run.
     """
-    pinned = keep | graph.output_values
-    state = Placement(graph, lowered, pinned, fuse, trace, Sizes(graph), keep_all)
-    place_values(state)
+    question = Question(graph, lowered, keep | graph.output_values, fuse, trace, keep_all)
+    placement = place_values(question)
     if fuse:
-        for node in reversed(graph.nodes):
-            _absorb_epilogue(state, node)
-    regions = _order(state, _collect(state))
+        _absorb_epilogues(question, placement)
+    regions = _order(placement, _collect(question, placement))
     for r in regions:
         trace.decide("region", name=r.root.name, ops=r.label, reason=r.reason)
-    return Partition(tuple(regions), dict(state.aliases))
+    return Partition(tuple(regions), placement.aliases)
 
 
-def _absorb_epilogue(state: Placement, node: Node) -> None:
-    """Step 2 for one producer: find the pointwise kernel that reads its only output elementwise."""
-    low = state.lowered[node]
-    if len(node.outputs) != 1 or not _takes_epilogue(low):
-        return
-    v = node.output
-    names = [v, *(a for a, b in state.aliases.items() if b is v)]
-    if any(x in state.pinned for x in names):
-        return
-    root = _single_root(state, names)
-    if root is None or root in state.absorbed:
-        return
-    if not _reads_elementwise(state, root, names):
-        state.refuse(v, state.graph.producer[root], "its elements are not read in place")
-        return
-    state.absorbed[root] = node
-    state.in_memory.discard(v)
-    for x in names[1:]:
-        del state.aliases[x]
+def _absorb_epilogues(q: Question, placement: Placement) -> None:
+    """Step 2: find for each producer the pointwise kernel that reads its result elementwise."""
+    sharers: dict[Value, list[Value]] = {}
+    for alias, base in placement.aliases.items():
+        sharers.setdefault(base, []).append(alias)
+    for node in reversed(q.graph.nodes):
+        if len(node.outputs) != 1 or not _takes_epilogue(q.lowered[node]):
+            continue
+        v = node.output
+        names = [v, *sharers.get(v, ())]
+        if any(x in q.pinned for x in names):
+            continue
+        root = _single_root(q, placement, names)
+        if root is None or root in placement.absorbed:
+            continue
+        if _reads_elementwise(q, placement, root, names):
+            placement.absorb(root, node, names)
+        else:
+            q.refuse(v, q.graph.producer[root], "its elements are not read in place")
 
 
 def _takes_epilogue(low: Lowering) -> bool:
@@ -106,28 +104,25 @@ def _takes_epilogue(low: Lowering) -> bool:
     return store.mode == "set" and store.over in ("outer", "all") and not kernel.nests[0].serial
 
 
-def _single_root(state: Placement, names: list[Value]) -> Value | None:
+def _single_root(q: Question, placement: Placement, names: list[Value]) -> Value | None:
     """The pointwise kernel root all uses of `names` belong to, if there is exactly one."""
     roots: set[Home] = set()
     for x in names:
-        for user in state.graph.users.get(x, ()):
-            low = state.lowered[user]
-            if not isinstance(low, (Pointwise, View)):
+        for user in q.graph.users.get(x, ()):
+            if not isinstance(q.lowered[user], (Pointwise, View)):
                 return None
-            out = user.output
-            if out in names:
-                continue
-            roots |= {out} if out in state.in_memory else state.homes.get(out, frozenset())
+            if user.output not in names:
+                roots |= placement.roots(user.output)
     if len(roots) != 1:
         return None
     (root,) = roots
     if not isinstance(root, Value):
         return None
-    is_pointwise = isinstance(state.lowered[state.graph.producer[root]], Pointwise)
+    is_pointwise = isinstance(q.lowered[q.graph.producer[root]], Pointwise)
     return root if is_pointwise else None
 
 
-def _reads_elementwise(state: Placement, root: Value, names: list[Value]) -> bool:
+def _reads_elementwise(q: Question, placement: Placement, root: Value, names: list[Value]) -> bool:
     """Every read of `names` in the kernel of `root` is at the position that is being computed."""
     here = axes(root.type.rank)
     wrong: list[Index] = []
@@ -137,27 +132,28 @@ def _reads_elementwise(state: Placement, root: Value, names: list[Value]) -> boo
             wrong.append(index)
         return hole(0, names[0].dtype)
 
-    inliner = Inliner(state.graph, state.lowered, state.has_bytes)
+    inliner = Inliner(q.graph, q.lowered, placement.has_bytes)
     inliner.holes.update({x: at for x in names if x.shape == root.shape})
     inliner.expand(root, here)
     return not wrong and not any(x in inliner.slots for x in names)
 
 
-def _collect(state: Placement) -> list[Region]:
+def _collect(q: Question, placement: Placement) -> list[Region]:
     """One region per kernel, with the nodes each computes."""
     regions: list[Region] = []
-    position = {n: i for i, n in enumerate(state.graph.nodes)}
-    taken = {n: root for root, n in state.absorbed.items()}
-    for node in state.graph.nodes:
-        low = state.lowered[node]
+    position = {n: i for i, n in enumerate(q.graph.nodes)}
+    taken = {n: root for root, n in placement.absorbed.items()}
+    for node in q.graph.nodes:
+        low = q.lowered[node]
         if isinstance(low, (Anchor, Nest)):
-            absorbed = taken.get(node)
-            outputs = (absorbed,) if absorbed is not None else node.outputs
-            nodes = _nodes_of(state, node, absorbed)
-            reason = "epilogue" if absorbed is not None else type(low).__name__.lower()
+            root = taken.get(node)
+            outputs = (root,) if root is not None else node.outputs
+            reason = "epilogue" if root is not None else type(low).__name__.lower()
+            top = node if root is None else q.graph.producer[root]
+            nodes = _nodes_of(q, placement, (node, top), node)
             regions.append(Region(outputs, node, _sorted(nodes, position), reason))
-        elif node.output in state.in_memory and node.output not in state.absorbed:
-            nodes = _nodes_of(state, None, node.output)
+        elif node.output in placement.in_memory and node.output not in placement.absorbed:
+            nodes = _nodes_of(q, placement, (node,), None)
             regions.append(Region((node.output,), None, _sorted(nodes, position), "pointwise"))
     return regions
 
@@ -166,24 +162,22 @@ def _sorted(nodes: set[Node], position: Mapping[Node, int]) -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda n: position[n]))
 
 
-def _nodes_of(state: Placement, producer: Node | None, root: Value | None) -> set[Node]:
-    """Nodes computed in a kernel: walk up from its roots through values without bytes."""
+def _nodes_of(
+    q: Question, placement: Placement, tops: Sequence[Node], producer: Node | None
+) -> set[Node]:
+    """Nodes computed in a kernel: walk up from `tops` through values without bytes."""
     nodes: set[Node] = set()
-    stack: list[Node] = []
-    if producer is not None:
-        stack.append(producer)
-    if root is not None:
-        stack.append(state.graph.producer[root])
+    stack = list(tops)
     while stack:
         n = stack.pop()
         if n in nodes:
             continue
         nodes.add(n)
         for v in n.inputs:
-            if v is None or state.has_bytes(v):
+            if v is None or placement.has_bytes(v):
                 continue
-            up = state.graph.producer[v]
-            if isinstance(state.lowered[up], (Pointwise, View)) or up is producer:
+            up = q.graph.producer[v]
+            if q.is_fused(v) or up is producer:
                 stack.append(up)
     return nodes
 
@@ -199,16 +193,16 @@ def region_inputs(region: Region) -> list[Value]:
     return list(out)
 
 
-def _order(state: Placement, regions: list[Region]) -> list[Region]:
+def _order(placement: Placement, regions: list[Region]) -> list[Region]:
     """Topological order of the regions, earliest graph position first among the ready ones."""
-    position = {n: i for i, n in enumerate(state.graph.nodes)}
+    position = {n: i for i, n in enumerate(placement.graph.nodes)}
     owner = {v: i for i, r in enumerate(regions) for v in r.outputs}
     needs: list[set[int]] = []
     users: list[set[int]] = [set() for _ in regions]
     for i, r in enumerate(regions):
         deps = set()
         for v in region_inputs(r):
-            base = state.aliases.get(v, v)
+            base = placement.aliases.get(v, v)
             if base in owner and owner[base] != i:
                 deps.add(owner[base])
         needs.append(deps)

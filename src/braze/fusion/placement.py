@@ -7,16 +7,18 @@ compute it in registers) or memory of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braze.core.trace import Trace
+from braze.fusion.growth import Growth, Home
 from braze.fusion.legality import (
     CHEAP_COST,
-    MAX_COST,
     Sizes,
+    SlotReads,
     keeps_innermost,
     local_cost,
+    nest_reads,
     prologue_allowed,
     prologue_worthwhile,
 )
@@ -26,27 +28,47 @@ from braze.ops.lowering import Anchor, Lowering, Nest, Pointwise, View
 
 SMALL_ELEMENTS = 4096  # a view this small is not worth a kernel of its own
 
-Home = Value | Node  # a kernel: the root value it stores, or the nest node it is built around
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be placed.
+
+    pinned: graph outputs and debug tensors, always in memory; keep_all: no output's binding holds
+    the bytes of another value.
+    """
+
+    graph: Graph
+    lowered: Mapping[Node, Lowering]
+    pinned: frozenset[Value]
+    fuse: bool
+    trace: Trace
+    keep_all: bool = False
+
+    def is_fused(self, v: Value) -> bool:
+        """Whether the producer of `v` is pointwise or a view."""
+        node = self.graph.producer.get(v)
+        return node is not None and isinstance(self.lowered[node], (Pointwise, View))
+
+    def refuse(self, value: Value, consumer: Node, reason: str) -> None:
+        """Record why `value` is not computed where it is read."""
+        r = Refusal(value.name, consumer.outputs[0].name, reason)
+        self.trace.decide("refusal", value=r.value, consumer=r.consumer, reason=r.reason)
 
 
 @dataclass
 class Placement:
-    """Where every value lives; filled by `place_values`, then used to form regions."""
+    """Where every value lives.
+
+    in_memory: values with bytes of their own; aliases: reshape -> the value whose bytes it is;
+    homes: the kernels that compute any other value; absorbed: root of an epilogue -> producer of
+    what it finishes.
+    """
 
     graph: Graph
-    lowered: Mapping[Node, Lowering]
-    pinned: frozenset[Value]  # graph outputs and debug tensors: always in memory
-    fuse: bool
-    trace: Trace
-    sizes: Sizes
-    keep_all: bool = False  # no output's binding holds the bytes of another value
     in_memory: set[Value] = field(default_factory=set)
-    alias_sources: set[Value] = field(default_factory=set)
-    claimed: set[Value] = field(default_factory=set)  # bases held by an output's binding
     aliases: dict[Value, Value] = field(default_factory=dict)
     homes: dict[Value, frozenset[Home]] = field(default_factory=dict)
-    cost: dict[Value, int] = field(default_factory=dict)
-    absorbed: dict[Value, Node] = field(default_factory=dict)  # epilogue root -> producer
+    absorbed: dict[Value, Node] = field(default_factory=dict)
 
     def has_bytes(self, value: Value) -> bool:
         """Whether `value` can be loaded from memory."""
@@ -54,156 +76,190 @@ class Placement:
             return True
         return value not in self.graph.producer
 
-    def refuse(self, value: Value, consumer: Node, reason: str) -> None:
-        r = Refusal(value.name, consumer.outputs[0].name, reason)
-        self.trace.decide("refusal", value=r.value, consumer=r.consumer, reason=r.reason)
+    def absorb(self, root: Value, node: Node, names: Sequence[Value]) -> None:
+        """Let the kernel of `node` compute `root`; `names`: its output and aliases of it."""
+        self.absorbed[root] = node
+        self.in_memory.difference_update(names)
+        for x in names:
+            self.aliases.pop(x, None)
+
+    def roots(self, v: Value) -> frozenset[Home]:
+        """The kernels in which pointwise or view value `v` is computed."""
+        return frozenset({v}) if v in self.in_memory else self.homes.get(v, frozenset())
 
 
-def place_values(state: Placement) -> None:
+def place_values(question: Question) -> Placement:
     """Decide for every value of the graph."""
-    _estimate_costs(state)
-    for node in reversed(state.graph.nodes):
-        _place(state, node)
-    _resolve_aliases(state)
+    placer = _Placer(question)
+    for node in reversed(question.graph.nodes):
+        placer.place(node)
+    placer.done.aliases = _resolved(placer.done.aliases)
+    return placer.done
 
 
-def _estimate_costs(state: Placement) -> None:
-    """Cost of each value if everything pointwise above it were computed with it."""
-    for node in state.graph.nodes:
-        low = state.lowered[node]
-        for v in node.outputs:
-            state.cost[v] = 0
-        if isinstance(low, (Pointwise, View)):
-            below = sum(state.cost.get(v, 0) for v in set(node.inputs) if v is not None)
-            state.cost[node.output] = min(10 * MAX_COST, local_cost(low) + below)
+class _Placer:
+    """One pass over the graph from its end; see the module text."""
 
+    def __init__(self, question: Question) -> None:
+        self.q = question
+        self.done = Placement(question.graph)
+        self._sizes = Sizes(question.graph)
+        self._cost = _costs(question)
+        self._near_anchor = _epilogue_candidates(question)
+        self._growth = Growth(question.graph, question.lowered)
+        self._nest_reads: dict[Node, dict[Value, list[SlotReads]]] = {}
+        self._alias_sources: set[Value] = set()
+        self._claimed: set[Value] = set()  # bases held by an output's binding
 
-def _place(state: Placement, node: Node) -> None:
-    """Step 1 for one node (its users are placed already)."""
-    low = state.lowered[node]
-    if not isinstance(low, (Pointwise, View)):
-        state.in_memory.update(node.outputs)
-        return
-    v = node.output
-    may_inline = state.fuse and v not in state.pinned and v not in state.alias_sources
-    homes = _homes(state, v) if may_inline and state.cost[v] <= MAX_COST else None
-    if homes is not None and len(homes) > 1 and not _cheap_to_repeat(state, v):
-        homes = None
-    if isinstance(low, View) and low.reshape:
-        _place_reshape(state, node, homes)
-        return
-    if homes and isinstance(low, View) and not keeps_innermost(low, v.type.rank):
-        homes = homes if state.sizes.elements(v.shape) <= SMALL_ELEMENTS else None
-    if homes:
-        state.homes[v] = homes
-    else:
-        state.in_memory.add(v)
+    def place(self, node: Node) -> None:
+        """Decide for one node (its users are placed already)."""
+        low = self.q.lowered[node]
+        if not isinstance(low, (Pointwise, View)):
+            self.done.in_memory.update(node.outputs)
+            if isinstance(low, Nest):
+                self._growth.open_nest(node, len(low.kernel.nests))
+                self._nest_reads[node] = self._reads_of(node, low)
+            return
+        v = node.output
+        homes = self._homes(v)
+        if isinstance(low, View) and low.reshape:
+            self._place_reshape(node, homes)
+            return
+        if homes and isinstance(low, View) and not keeps_innermost(low, v.type.rank):
+            homes = homes if self._sizes.elements(v.shape) <= SMALL_ELEMENTS else None
+        if not homes or not self._join(v, homes):
+            self.done.in_memory.add(v)
+            self._growth.open(v)
 
+    def _reads_of(self, node: Node, low: Nest) -> dict[Value, list[SlotReads]]:
+        by_slot = nest_reads(low.kernel, self._sizes)
+        found: dict[Value, list[SlotReads]] = {}
+        for slot, x in enumerate(x for x in node.inputs if x is not None):
+            found.setdefault(x, []).append(by_slot.get(slot, SlotReads()))
+        return found
 
-def _place_reshape(state: Placement, node: Node, homes: frozenset[Home] | None) -> None:
-    """A reshape never moves bytes: it is an alias, or dissolves into index arithmetic."""
-    source, v = node.inputs[0], node.output
-    assert source is not None
-    producer = state.graph.producer.get(source)
-    computed = producer is not None and isinstance(state.lowered[producer], (Pointwise, View))
-    if homes and computed and v.shape[-1:] == source.shape[-1:]:
-        state.homes[v] = homes
-        return
-    if v in state.pinned and (state.keep_all or not _claims_base(state, v)):
-        state.in_memory.add(v)
-        return
-    state.aliases[v] = source
-    state.alias_sources.add(source)
-
-
-def _claims_base(state: Placement, v: Value) -> bool:
-    """Whether output `v`, a reshape, may be the one whose binding holds its base's bytes.
-
-    Not when the base is an input or a constant, or is (or is the base of) another output.
-    """
-    base = v
-    while base in state.graph.producer:
-        node = state.graph.producer[base]
-        if not getattr(state.lowered[node], "reshape", False) or node.inputs[0] is None:
-            break
-        base = node.inputs[0]
-        if base in state.pinned:
+    def _join(self, v: Value, homes: frozenset[Home]) -> bool:
+        if not self._growth.join(v, homes):
             return False
-    if base not in state.graph.producer or base in state.claimed:
-        return False
-    state.claimed.add(base)
-    return True
+        self.done.homes[v] = homes
+        return True
 
+    def _place_reshape(self, node: Node, homes: frozenset[Home] | None) -> None:
+        """A reshape never moves bytes: it is an alias, or dissolves into index arithmetic."""
+        source, v = node.inputs[0], node.output
+        assert source is not None
+        computed = self.q.is_fused(source) and v.shape[-1:] == source.shape[-1:]
+        if homes and computed and self._join(v, homes):
+            return
+        if v in self.q.pinned and (self.q.keep_all or not self._claims_base(v)):
+            self.done.in_memory.add(v)
+            self._growth.open(v)
+            return
+        self.done.aliases[v] = source
+        self._alias_sources.add(source)
 
-def _cheap_to_repeat(state: Placement, v: Value) -> bool:
-    return state.cost[v] <= CHEAP_COST and state.sizes.elements(v.shape) <= SMALL_ELEMENTS
+    def _claims_base(self, v: Value) -> bool:
+        """Whether output `v`, a reshape, may be the one whose binding holds its base's bytes.
 
+        Not when the base is an input or a constant, or is (or is the base of) another output.
+        """
+        base, producer = v, self.q.graph.producer
+        while base in producer:
+            node = producer[base]
+            if not getattr(self.q.lowered[node], "reshape", False) or node.inputs[0] is None:
+                break
+            base = node.inputs[0]
+            if base in self.q.pinned:
+                return False
+        if base not in producer or base in self._claimed:
+            return False
+        self._claimed.add(base)
+        return True
 
-def _homes(state: Placement, v: Value) -> frozenset[Home] | None:
-    """The kernels that would compute `v`, or None when some consumer needs it in memory."""
-    homes: frozenset[Home] = frozenset()
-    for user in state.graph.users.get(v, ()):
-        found = _homes_in(state, v, user)
-        if found is None:
+    def _homes(self, v: Value) -> frozenset[Home] | None:
+        """The kernels that would compute `v`, or None when some consumer needs it in memory."""
+        if not self.q.fuse or v in self.q.pinned or v in self._alias_sources:
             return None
-        homes |= found
-    return homes or None
+        homes: set[Home] = set()
+        for user in self.q.graph.users.get(v, ()):
+            found = self._homes_in(v, user)
+            if found is None:
+                return None
+            homes |= found
+        if len(homes) > 1 and not self._cheap_to_repeat(v):
+            return None
+        return frozenset(homes) or None
 
+    def _cheap_to_repeat(self, v: Value) -> bool:
+        return self._cost[v] <= CHEAP_COST and self._sizes.elements(v.shape) <= SMALL_ELEMENTS
 
-def _homes_in(state: Placement, v: Value, user: Node) -> frozenset[Home] | None:
-    low = state.lowered[user]
-    if isinstance(low, Nest):
-        return _home_in_nest(state, v, user, low)
-    if not isinstance(low, (Pointwise, View)) or user.output in state.aliases:
-        return None
-    repeat = state.sizes.elements(user.output.shape) / max(1, state.sizes.elements(v.shape))
-    if repeat > 1.5 and state.cost[v] > (0 if repeat > 64 else CHEAP_COST):
-        state.refuse(v, user, f"broadcasting would compute it {repeat:.0f} times")
-        return None
-    out = user.output
-    if isinstance(low, View) and _could_be_epilogue(state, v):
-        state.refuse(v, user, "it can be the epilogue of its producer")
-        return None
-    return frozenset({out}) if out in state.in_memory else state.homes[out]
+    def _homes_in(self, v: Value, user: Node) -> frozenset[Home] | None:
+        low = self.q.lowered[user]
+        if isinstance(low, Nest):
+            return self._home_in_nest(v, user)
+        if not isinstance(low, (Pointwise, View)) or user.output in self.done.aliases:
+            return None
+        repeat = self._sizes.elements(user.output.shape) / max(1, self._sizes.elements(v.shape))
+        if repeat > 1.5 and self._cost[v] > (0 if repeat > 64 else CHEAP_COST):
+            self.q.refuse(v, user, f"broadcasting would compute it {repeat:.0f} times")
+            return None
+        if isinstance(low, View) and v in self._near_anchor:
+            self.q.refuse(v, user, "it can be the epilogue of its producer")
+            return None
+        return self.done.roots(user.output)
 
-
-def _home_in_nest(state: Placement, v: Value, user: Node, low: Nest) -> frozenset[Home] | None:
-    if _could_be_epilogue(state, v):
-        state.refuse(v, user, "it can be the epilogue of its producer")
-        return None
-    present = [x for x in user.inputs if x is not None]
-    for slot, x in enumerate(present):
-        if x is v:
-            why = prologue_allowed(low.kernel, slot) or prologue_worthwhile(
-                low.kernel, slot, v, state.cost[v], state.sizes
+    def _home_in_nest(self, v: Value, user: Node) -> frozenset[Home] | None:
+        if v in self._near_anchor:
+            self.q.refuse(v, user, "it can be the epilogue of its producer")
+            return None
+        for reads in self._nest_reads[user][v]:
+            why = prologue_allowed(reads) or prologue_worthwhile(
+                reads, v, self._cost[v], self._sizes
             )
             if why is not None:
-                state.refuse(v, user, why)
+                self.q.refuse(v, user, why)
                 return None
-    return frozenset({user})
+        return frozenset({user})
 
 
-def _could_be_epilogue(state: Placement, v: Value) -> bool:
-    """Whether a chain of single-use pointwise values of one shape leads from an anchor to `v`."""
-    stack = [v]
-    while stack:
-        x = stack.pop()
-        node = state.graph.producer.get(x)
-        if node is None:
-            continue
-        low = state.lowered[node]
-        if isinstance(low, Anchor):
-            return x is not v
-        if not isinstance(low, Pointwise):
+def _costs(question: Question) -> dict[Value, int]:
+    """Cost of each value if everything pointwise above it, up to memory, is computed with it.
+
+    Only small costs are compared with each other, so sums end a little above them.
+    """
+    cost: dict[Value, int] = {}
+    for node in question.graph.nodes:
+        low = question.lowered[node]
+        for v in node.outputs:
+            cost[v] = 0
+        if isinstance(low, (Pointwise, View)):
+            above = (v for v in set(node.inputs) if v is not None and v not in question.pinned)
+            below = sum(cost.get(v, 0) for v in above)
+            cost[node.output] = min(CHEAP_COST + 1, local_cost(low) + below)
+    return cost
+
+
+def _epilogue_candidates(question: Question) -> frozenset[Value]:
+    """Values to which a chain of single-use pointwise values of one shape leads from an anchor."""
+    found: set[Value] = set()
+    graph = question.graph
+    for node in graph.nodes:
+        if not isinstance(question.lowered[node], Pointwise):
             continue
         for up in node.inputs:
-            if up is not None and up.shape == v.shape and len(state.graph.users[up]) == 1:
-                stack.append(up)
-    return False
+            if up is None or up.shape != node.output.shape or len(graph.users[up]) != 1:
+                continue
+            producer = graph.producer.get(up)
+            made = None if producer is None else question.lowered[producer]
+            if up in found or isinstance(made, Anchor):
+                found.add(node.output)
+    return frozenset(found)
 
 
-def _resolve_aliases(state: Placement) -> None:
-    """Point each alias at the value that owns the bytes."""
-    for v in reversed(list(state.aliases)):
-        source = state.aliases[v]
-        state.aliases[v] = state.aliases.get(source, source)
+def _resolved(aliases: dict[Value, Value]) -> dict[Value, Value]:
+    """Each alias with the value that owns the bytes; `aliases` lists users before sources."""
+    done: dict[Value, Value] = {}
+    for v in reversed(aliases):
+        source = aliases[v]
+        done[v] = done.get(source, source)
+    return done

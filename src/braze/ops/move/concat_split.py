@@ -29,6 +29,10 @@ from braze.ops.writing.arguments import (
 )
 from braze.ops.writing.indexing import axes, iadd
 
+# pieces that one kernel joins; compile time grows faster than a kernel's number of loop nests, and
+# an op of so many pieces has small ones, which may as well be copied twice
+MAX_PIECES = 64
+
 
 @dataclass(frozen=True)
 class Concat(Op):
@@ -63,6 +67,8 @@ class Concat(Op):
         return (np.concatenate(arrays, axis=self.axis),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
+        if len(inputs) > MAX_PIECES:
+            return Decompose(self._build_groups)
         nests: list[LoopNest] = []
         offset: Dim = 0
         for k in range(len(inputs)):
@@ -74,6 +80,14 @@ class Concat(Op):
             offset = offset + t.shape[self.axis]
         spec = TensorSpec(outputs[0].dtype, outputs[0].shape)
         return Nest(LoopKernel(tensor_specs(inputs), (spec,), tuple(nests)))
+
+    def _build_groups(self, g: GraphBuilder, *inputs: Value) -> tuple[Value, ...]:
+        """Groups of few pieces first, then the groups: kernels of bounded size, often equal."""
+        count = -(-len(inputs) // MAX_PIECES)
+        size = -(-len(inputs) // count)
+        groups = [inputs[i : i + size] for i in range(0, len(inputs), size)]
+        joined = [g.add1(self, *group) if len(group) > 1 else group[0] for group in groups]
+        return (g.add1(self, *joined),)
 
 
 @dataclass(frozen=True)

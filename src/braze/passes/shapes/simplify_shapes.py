@@ -5,6 +5,7 @@ Every rewrite here is exact: not one element changes its value, for any element 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -14,7 +15,7 @@ from braze.core.dtypes import BF16, F16, F32, F64, DType
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.index.gather import Gather
-from braze.ops.move.concat_split import Concat, Split
+from braze.ops.move.concat_split import MAX_PIECES, Concat, Split
 from braze.ops.move.shape import Expand, Reshape, Tile, Transpose
 from braze.ops.move.slice_pad import Pad, Slice
 from braze.ops.pointwise.cast import Cast
@@ -116,11 +117,14 @@ def _concat(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
     parts = [v for v in node.inputs if v is not None]
     kept = [v for v in parts if v.shape[axis] != 0] or parts[:1]
     flat: list[Value] = []
+    count, times = len(kept), Counter(kept)
     for v in kept:
         inner = producer(editor, v, Concat)
-        alone = len(editor.users_of(v)) == 1 and not editor.is_output(v)
-        if inner is not None and inner.op.axis == axis and alone and kept.count(v) == 1:
+        alone = len(editor.users_of(v)) == 1 and not editor.is_output(v) and times[v] == 1
+        grown = count if inner is None else count + len(inner.inputs) - 1
+        if inner is not None and inner.op.axis == axis and alone and grown <= MAX_PIECES:
             flat += [u for u in inner.inputs if u is not None]
+            count = grown
         else:
             flat.append(v)
     if len(flat) == 1:
