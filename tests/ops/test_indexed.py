@@ -110,6 +110,14 @@ def test_top_k_nan_integers_and_limits() -> None:
         import_node("TopK", [x, ints(2)], opset=13, num_outputs=2)
 
 
+def test_top_k_of_a_long_axis() -> None:
+    # detectors rank all their anchors; counting ranks would compare 10**10 pairs
+    x = ramp(1, 100_000) % np.float32(7)
+    order = np.argsort(-x, axis=1, kind="stable")[:, :1000]
+    want = [np.take_along_axis(x, order, 1), order]
+    check("TopK", [x, ints(1000)], want, constant=[1], num_outputs=2)
+
+
 def test_data_dependent_sizes_only_of_constants() -> None:
     x = np.array([[1, 0], [3, 2]], np.float32)
     made = import_node("NonZero", [x], opset=13, constant=[0])

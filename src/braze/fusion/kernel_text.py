@@ -39,12 +39,13 @@ from braze.expr.text import (
     tensors_text,
 )
 from braze.fusion.kernel import AnchorKernel, Kernel
-from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, Operand, SelectSpec
 
 SPECS: Final[Mapping[str, type[AnchorSpec]]] = {
     "matmul": MatmulSpec,
     "conv": ConvSpec,
     "attention": AttentionSpec,
+    "select": SelectSpec,
 }
 _HEADER = re.compile(r"(\w+) \((.*)\) -> (.*)$")
 _FIELD = re.compile(r"(\w+) = (.*)$")

@@ -22,10 +22,11 @@ from braze.fusion.region import Partition, Region
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import (
     Anchor,
-    AttentionSpec,
+    ConvSpec,
     Decompose,
     Extern,
     Lowering,
+    MatmulSpec,
     Nest,
     Pointwise,
     View,
@@ -94,7 +95,7 @@ def _absorb_epilogues(q: Question, placement: Placement) -> None:
 
 def _takes_epilogue(low: Lowering) -> bool:
     if isinstance(low, Anchor):
-        return not isinstance(low.spec, AttentionSpec)
+        return isinstance(low.spec, (MatmulSpec, ConvSpec))
     if not isinstance(low, Nest):
         return False
     kernel = low.kernel

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Union
 
-from braze.core.dims import Dim, Shape
-from braze.core.dtypes import DType
+from braze.core.dims import Dim, Shape, product
+from braze.core.dtypes import I64, DType
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 
@@ -163,7 +163,42 @@ def window_block(kernel: tuple[int, ...], channels: int) -> int:
     return max(1, SUM_BLOCK // kernel[-1]) * kernel[-1]
 
 
-AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec]
+@dataclass(frozen=True, slots=True)
+class SelectSpec:
+    """out[.., j, ..] = the position on `axis` of the j-th element in sorted order (int64).
+
+    The input has `shape`, the output `count` positions on `axis`; both are row-major, and count <=
+    shape[axis] < 2**32. The largest come first where `largest`, else the smallest. Equal elements
+    keep their order; NaN counts as larger than every number.
+    """
+
+    shape: tuple[Dim, ...]
+    axis: int
+    count: Dim
+    largest: bool
+
+    @property
+    def acc(self) -> DType:
+        """The type of positions."""
+        return I64
+
+    @property
+    def outer(self) -> Dim:
+        """Rows that lie before one another in memory."""
+        return product(self.shape[: self.axis])
+
+    @property
+    def inner(self) -> Dim:
+        """Rows that lie side by side: the step from element to element of a row."""
+        return product(self.shape[self.axis + 1 :])
+
+    @property
+    def out_shape(self) -> Shape:
+        """The logical output axes: those of the input."""
+        return (*self.shape[: self.axis], self.count, *self.shape[self.axis + 1 :])
+
+
+AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec, SelectSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +244,7 @@ __all__ = [
     "Nest",
     "Operand",
     "Pointwise",
+    "SelectSpec",
     "View",
     "window_block",
 ]

@@ -13,12 +13,14 @@ from braze.codegen.cpu.conv.depthwise import compile_depthwise, depthwise_tactic
 from braze.codegen.cpu.conv.template import compile_conv, conv_support, conv_tactics
 from braze.codegen.cpu.conv.winograd.template import compile_winograd
 from braze.codegen.cpu.product.template import compile_matmul, matmul_support, matmul_tactics
+from braze.codegen.cpu.select.template import TEMPLATE as SELECT
+from braze.codegen.cpu.select.template import compile_select, select_tactics
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.errors import CompileError
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
-from braze.ops.lowering import AnchorSpec, ConvSpec, MatmulSpec
+from braze.ops.lowering import AnchorSpec, ConvSpec, MatmulSpec, SelectSpec
 
 
 def anchor_support(
@@ -29,6 +31,8 @@ def anchor_support(
         return matmul_support(spec, inputs)
     if isinstance(spec, ConvSpec):
         return conv_support(spec, inputs, constant)
+    if isinstance(spec, SelectSpec):
+        return None
     return attention_support(spec, inputs)
 
 
@@ -42,6 +46,8 @@ def anchor_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
         return depthwise_tactics(kernel, target, effort)
     if isinstance(kernel.spec, ConvSpec):
         return conv_tactics(kernel, target, effort)
+    if isinstance(kernel.spec, SelectSpec):
+        return select_tactics()
     return attention_tactics(kernel, target, effort)
 
 
@@ -57,4 +63,6 @@ def compile_anchor(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         return compile_attention(kernel, tactic, target)
     if tactic.template == "winograd":
         return compile_winograd(kernel, tactic, target)
+    if tactic.template == SELECT:
+        return compile_select(kernel, target)
     raise CompileError(f"tactic {tactic} is not one of the CPU backend; rebuild the timing cache")

@@ -15,7 +15,8 @@ from braze.core.dtypes import F32
 from braze.core.elements import numbers, stored
 from braze.expr.evaluate import evaluate
 from braze.fusion.kernel import AnchorKernel
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.index.topk import sorted_order
+from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand, SelectSpec
 
 Array = np.ndarray[Any, Any]
 Env = Mapping[str, int]
@@ -31,6 +32,10 @@ def run_anchor(
     """
     spec = kernel.spec
     values = [numbers(np.asarray(a), t.dtype) for a, t in zip(inputs, kernel.inputs, strict=True)]
+    if isinstance(spec, SelectSpec):
+        out = empty_output(kernel.output, env)
+        out[...] = _select(spec, values[0], env)
+        return [out]
     acc = spec.acc
     work = np.float64 if float64 and acc is F32 else acc.numpy
     if isinstance(spec, MatmulSpec):
@@ -121,6 +126,11 @@ def _cut(start: int, count: int, block: int) -> Iterator[tuple[int, int]]:
         last = min(count, first + block - (start + first) % block)
         yield first, last
         first = last
+
+
+def _select(spec: SelectSpec, x: Array, env: Env) -> Array:
+    order = sorted_order(x.reshape(_sizes(env, *spec.shape)), spec.axis, spec.largest)
+    return order.take(np.arange(*_sizes(env, spec.count)), spec.axis)
 
 
 def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any) -> Array:

@@ -1,4 +1,4 @@
-"""TopK by counting ranks, and ops whose result size is known only for constant inputs."""
+"""TopK by selection, and ops whose result size is known only for constant inputs."""
 
 from __future__ import annotations
 
@@ -11,80 +11,23 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
-from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
-from braze.expr.scalar import Expr, axis, binary, const, load, red, select, unary
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.index.gather import Gather, GatherElements
-from braze.ops.index.scatter import ScatterElements
-from braze.ops.lowering import Decompose, Lowering, Nest, Pointwise
+from braze.ops.lowering import Anchor, Decompose, Lowering, SelectSpec
 from braze.ops.move.shape import reshape
-from braze.ops.move.slice_pad import slice_axis
 from braze.ops.writing.arguments import (
     Types,
     array_of,
     at_least,
     known_sizes,
     normalize_axis,
-    tensor_specs,
     type_of,
 )
-from braze.ops.writing.indexing import axes, ilt
-from braze.ops.writing.precision import widened
 
-# ranks are counted with size ** 2 comparisons
-MAX_TOPK_SIZE = 1 << 15
-
-
-@dataclass(frozen=True)
-class Rank(Op):
-    """The place of each element in the sorted order of its axis (int64).
-
-    Stable: of equal elements the first comes first. NaN counts as larger than every number.
-    """
-
-    axis: int
-    largest: bool
-
-    def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
-        return (TensorType(I64, type_of(inputs, 0).shape),)
-
-    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        order = sorted_order(array_of(inputs, 0), self.axis, self.largest)
-        ranks = np.empty_like(order)
-        places = np.arange(order.shape[self.axis], dtype=np.int64)
-        shape = [-1 if i == self.axis else 1 for i in range(order.ndim)]
-        np.put_along_axis(ranks, order, np.broadcast_to(places.reshape(shape), order.shape),
-                          self.axis)  # fmt: skip
-        return (ranks,)
-
-    def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
-        x = type_of(inputs, 0)
-        mine, other = list(axes(x.rank)), list(axes(x.rank))
-        other[self.axis] = axis(x.rank)
-        a = widened(load(0, tuple(other), x.dtype))
-        b = widened(load(0, tuple(mine), x.dtype))
-        before = _less(b, a) if self.largest else _less(a, b)
-        after = _less(a, b) if self.largest else _less(b, a)
-        tie = binary("and", unary("not", after), ilt(other[self.axis], mine[self.axis]))
-        ahead = select(binary("or", before, tie), const(1, I64), const(0, I64))
-        nest = LoopNest(
-            x.shape,
-            (x.shape[self.axis],),
-            (Reduce("sum", ahead),),
-            (Store(0, tuple(mine), red(0, I64)),),
-        )
-        return Nest(LoopKernel(tensor_specs((x,)), (TensorSpec(I64, x.shape),), (nest,)))
-
-
-def _less(a: Expr, b: Expr) -> Expr:
-    """a < b with NaN above everything."""
-    less = binary("lt", a, b)
-    if not a.dtype.is_float:
-        return less
-    nan = binary("and", unary("isnan", b), unary("not", unary("isnan", a)))
-    return binary("or", less, nan)
+# positions share a 64-bit word with 32-bit elements
+MAX_TOPK_SIZE = (1 << 32) - 1
 
 
 def sorted_order(x: Array, k: int, largest: bool) -> Array:
@@ -97,23 +40,28 @@ def sorted_order(x: Array, k: int, largest: bool) -> Array:
 
 
 @dataclass(frozen=True)
-class Iota(Op):
-    """An int64 tensor that holds its own index on `axis`."""
+class Select(Op):
+    """Positions of the first `count` elements of `axis` in sorted order (int64).
 
-    shape: tuple[Dim, ...]
+    Stable: of equal elements the first comes first. NaN counts as larger than every number.
+    """
+
     axis: int
+    count: Dim
+    largest: bool
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
-        return (TensorType(I64, self.shape),)
+        x = type_of(inputs, 0)
+        at_least(x.shape[self.axis], self.count, ctx, "TopK axis")
+        return (TensorType(I64, (*x.shape[: self.axis], self.count, *x.shape[self.axis + 1 :])),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        size = dims.number(self.shape[self.axis])
-        steps = [-1 if i == self.axis else 1 for i in range(len(self.shape))]
-        row = np.arange(size, dtype=np.int64).reshape(steps)
-        return (np.broadcast_to(row, dims.static(self.shape)),)
+        order = sorted_order(array_of(inputs, 0), self.axis, self.largest)
+        return (order.take(np.arange(dims.number(self.count)), axis=self.axis),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
-        return Pointwise(axis(self.axis))
+        shape = type_of(inputs, 0).shape
+        return Anchor(SelectSpec(shape, self.axis, self.count, self.largest), None)
 
 
 @dataclass(frozen=True)
@@ -133,16 +81,12 @@ class TopK(Op):
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         x = array_of(inputs, 0)
-        order = sorted_order(x, self.axis, self.largest)
-        order = order.take(np.arange(dims.number(self.k)), axis=self.axis)
+        (order,) = Select(self.axis, self.k, self.largest).reference(x)
         return np.take_along_axis(x, order, self.axis), order
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         def build(g: GraphBuilder, x: Value) -> tuple[Value, ...]:
-            ranks = g.add1(Rank(self.axis, self.largest), x)
-            places = g.add1(Iota(x.shape, self.axis))
-            order = g.add1(ScatterElements(self.axis), places, ranks, places)
-            best = slice_axis(g, order, self.axis, 0, self.k)
+            best = g.add1(Select(self.axis, self.k, self.largest), x)
             return g.add1(GatherElements(self.axis), x, best), best
 
         return Decompose(build)
