@@ -90,9 +90,10 @@ inline constexpr std::string_view kSpaceNames[] = {"host", "pinned", "device"};
 enum class CodeKind : uint8_t {
   kElf = 0,
   kCubin = 1,
+  kText = 2,
 };
 
-inline constexpr std::string_view kCodeKindNames[] = {"elf", "cubin"};
+inline constexpr std::string_view kCodeKindNames[] = {"elf", "cubin", "text"};
 
 struct DTypeRow {
   std::string_view name;

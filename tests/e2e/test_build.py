@@ -42,11 +42,17 @@ NETS = {
 }
 
 
+@pytest.fixture(params=["cpu", "reference"])
+def target(request: pytest.FixtureRequest) -> str:
+    """What whole-network tests run on."""
+    return str(request.param)
+
+
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("level", [0, 1, 3])
-def test_network(name: str, level: int) -> None:
+def test_network(name: str, level: int, target: str) -> None:
     model, inputs = NETS[name]
-    engine = braze.build(model, threads=2, optimization_level=level)
+    engine = braze.build(model, target=target, threads=2, optimization_level=level)
     assert error(engine(inputs)["y"], reference(model, inputs)[0]) < TOLERANCE
 
 
@@ -63,21 +69,24 @@ def test_every_isa(name: str, isa: str) -> None:
     assert error(engine(inputs)["y"], reference(model, inputs)[0]) < TOLERANCE
 
 
-def test_dynamic_shapes_equal_static() -> None:
+def test_dynamic_shapes_equal_static(target: str) -> None:
     dynamic = braze.build(
         conv_net("n", "h", "w"),
+        target=target,
         optimization_level=1,
         shapes={"x": ((1, 3, 8, 8), (1, 3, 16, 16), (4, 3, 40, 48))},
     )
     for shape in [(1, 3, 16, 16), (4, 3, 40, 48), (2, 3, 9, 31), (1, 3, 8, 8)]:
         x = {"x": rand(*shape)}
-        static = braze.build(conv_net("n", "h", "w"), optimization_level=1, shapes={"x": shape})
+        static = braze.build(
+            conv_net("n", "h", "w"), target=target, optimization_level=1, shapes={"x": shape}
+        )
         np.testing.assert_array_equal(dynamic(x)["y"], static(x)["y"])
 
 
-def test_dynamic_sequence_length() -> None:
+def test_dynamic_sequence_length(target: str) -> None:
     model = attention_net("seq")
-    engine = braze.build(model, shapes={"x": ((1, 1, 32), (2, 16, 32), (3, 64, 32))})
+    engine = braze.build(model, target=target, shapes={"x": ((1, 1, 32), (2, 16, 32), (3, 64, 32))})
     for shape in [(1, 1, 32), (3, 64, 32), (2, 17, 32)]:
         x = {"x": rand(*shape)}
         assert error(engine(x)["y"], reference(model, x)[0]) < TOLERANCE
@@ -85,9 +94,9 @@ def test_dynamic_sequence_length() -> None:
         engine({"x": rand(1, 65, 32)})
 
 
-def test_save_and_load(tmp_path: Path) -> None:
+def test_save_and_load(tmp_path: Path, target: str) -> None:
     model, inputs = NETS["conv"]
-    engine = braze.build(model, optimization_level=1)
+    engine = braze.build(model, target=target, optimization_level=1)
     path = tmp_path / "net.engine"
     engine.save(path)
     again = braze.load(path)
@@ -103,7 +112,7 @@ def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_outputs_that_are_inputs_constants_and_twins() -> None:
+def test_outputs_that_are_inputs_constants_and_twins(target: str) -> None:
     n = helper.make_node
     nodes = [
         n("Identity", ["x"], ["same"]),
@@ -118,7 +127,7 @@ def test_outputs_that_are_inputs_constants_and_twins() -> None:
         nodes, {"x": [2, 2, 3]}, ["same", "r", "twin", "weight", "flat", "rflat"], {"w": w}
     )
     x = rand(2, 2, 3)
-    y = braze.build(model)({"x": x})
+    y = braze.build(model, target=target)({"x": x})
     relu = np.maximum(x, 0)
     want = {
         "same": x,
@@ -132,16 +141,18 @@ def test_outputs_that_are_inputs_constants_and_twins() -> None:
         np.testing.assert_array_equal(y[name], value)
 
 
-def test_extra_output_changes_nothing() -> None:
+def test_extra_output_changes_nothing(target: str) -> None:
     model, inputs = NETS["conv"]
-    plain = braze.build(model, optimization_level=1)(inputs)["y"]
+    plain = braze.build(model, target=target, optimization_level=1)(inputs)["y"]
     extra = conv_net()
     extra.graph.output.append(helper.make_tensor_value_info("c2", TensorProto.FLOAT, None))
     extra.graph.output.append(helper.make_tensor_value_info("c1", TensorProto.FLOAT, None))
-    np.testing.assert_array_equal(braze.build(extra, optimization_level=1)(inputs)["y"], plain)
+    np.testing.assert_array_equal(
+        braze.build(extra, target=target, optimization_level=1)(inputs)["y"], plain
+    )
 
 
-def test_specialised_shape_input() -> None:
+def test_specialised_shape_input(target: str) -> None:
     model = make(
         [helper.make_node("Reshape", ["x", "s"], ["y"], name="r")],
         {"x": [2, 6], "s": [2]},
@@ -149,17 +160,17 @@ def test_specialised_shape_input() -> None:
         types={"s": TensorProto.INT64},
     )
     shape = np.array([3, 4])
-    engine = braze.build(model, values={"s": shape})
+    engine = braze.build(model, target=target, values={"s": shape})
     x = rand(2, 6)
     np.testing.assert_array_equal(engine({"x": x, "s": shape})["y"], x.reshape(3, 4))
     with pytest.raises(braze.core.errors.BrazeError, match="s"):
         engine({"x": x, "s": np.array([4, 3])})
     with pytest.raises(UnsupportedOpError, match="values"):
-        braze.build(model)
+        braze.build(model, target=target)
 
 
-def test_bad_calls() -> None:
-    engine = braze.build(conv_net(), optimization_level=1)
+def test_bad_calls(target: str) -> None:
+    engine = braze.build(conv_net(), target=target, optimization_level=1)
     x = rand(1, 3, 16, 16)
     with pytest.raises(BindingError, match="x"):
         engine({})
@@ -197,17 +208,17 @@ def test_bad_options() -> None:
         braze.build(conv_net(), debug=["nothere"])
 
 
-def test_zero_size_batch() -> None:
+def test_zero_size_batch(target: str) -> None:
     engine = braze.build(
-        conv_net("n"), shapes={"x": ((0, 3, 16, 16), (1, 3, 16, 16), (2, 3, 16, 16))}
+        conv_net("n"), target=target, shapes={"x": ((0, 3, 16, 16), (1, 3, 16, 16), (2, 3, 16, 16))}
     )
     assert engine({"x": rand(0, 3, 16, 16)})["y"].shape == (0, 5)
     assert engine({"x": rand(2, 3, 16, 16)})["y"].shape == (2, 5)
 
 
-def test_debug_tensors_of_every_kernel() -> None:
+def test_debug_tensors_of_every_kernel(target: str) -> None:
     model, inputs = NETS["attention"]
-    engine = braze.build(model, optimization_level=1, debug=["*"])
+    engine = braze.build(model, target=target, optimization_level=1, debug=["*"])
     names = tuple(d.name for d in engine.plan.debug)
     assert len(names) == len(engine.plan.steps) - 1
     found = engine(inputs, debug=names)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from braze.api import build
 from braze.core.errors import DTypeError, UnsupportedOpError
 from braze.frontend.onnx.importer import import_model
 from braze.frontend.onnx.records import ModelRecord
@@ -39,6 +40,14 @@ class EngineBackend(BrazeBackend):
     compile_model = staticmethod(compile_engine)
 
 
+class ReferenceEngineBackend(BrazeBackend):
+    """Engines of the reference target: the plan, its memory and kernels, in numpy."""
+
+    @staticmethod
+    def compile_model(model: ModelRecord, shapes: Mapping, values: Mapping) -> Runner:
+        return build(model, target="reference", shapes=shapes, values=values, optimization_level=2)
+
+
 HAS_ENGINE = importlib.util.find_spec("braze.runtime.engine") is not None
 BACKENDS = {"reference": ReferenceBackend, "engine": EngineBackend}
 
@@ -52,6 +61,16 @@ def backend(request: pytest.FixtureRequest) -> type[BrazeBackend]:
 
 @pytest.mark.parametrize("case", load_cases(), ids=lambda c: c.name)
 def test_case(case: Case, backend: type[BrazeBackend]) -> None:
+    check_case(case, backend)
+
+
+@pytest.mark.parametrize("case", load_cases()[::4], ids=lambda c: c.name)
+def test_a_share_on_reference_engines(case: Case) -> None:
+    check_case(case, ReferenceEngineBackend)
+
+
+def check_case(case: Case, backend: type[BrazeBackend]) -> None:
+    """Refused as listed, or the expected numbers."""
     refusal = expected_refusal(case.name)
     try:
         prepared = backend.prepare(case.model)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from braze.codegen.backend import Backend
-from braze.codegen.cpu.backend import cpu_backend
 from braze.codegen.cpu.target import ISAS
+from braze.codegen.reference.target import FLOAT64
 from braze.core.errors import ConfigError
 
 
@@ -20,8 +20,25 @@ class Entry:
     variants: tuple[str, ...] = ()
 
 
+# Backends are imported when they are asked for: to load an engine of one of them must not need the
+# compiler of another.
+
+
+def _cpu(variant: str, threads: int) -> Backend:
+    from braze.codegen.cpu.backend import cpu_backend
+
+    return cpu_backend(variant, threads)
+
+
+def _reference(variant: str, threads: int) -> Backend:
+    from braze.codegen.reference.backend import reference_backend
+
+    return reference_backend(variant, threads)
+
+
 BACKENDS: Final[dict[str, Entry]] = {
-    "cpu": Entry(cpu_backend, tuple(ISAS)),
+    "cpu": Entry(_cpu, tuple(ISAS)),
+    "reference": Entry(_reference, (FLOAT64,)),
 }
 
 

@@ -31,7 +31,7 @@ from braze.engine.schema import MAX_RANK, MAX_WORKERS, MIN_ALIGN, PAGE_ALIGN
 SIZE_OPS: Final = ("const", "sym", "add", "mul", "floordiv", "mod", "max", "min")
 BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
 SPACES: Final = ("host", "pinned", "device")
-CODE_KINDS: Final = ("elf", "cubin")
+CODE_KINDS: Final = ("elf", "cubin", "text")
 
 Size: TypeAlias = Annotated[int, Index("sizes")]
 Shape: TypeAlias = Annotated[tuple[int, ...], Many(Index("sizes"), MAX_RANK)]
@@ -165,8 +165,9 @@ Step: TypeAlias = Launch
 class Module:
     """One piece of compiled code.
 
-    kind: "elf" (a relocatable object for the CPU) or "cubin"; needs: what it runs on, an ISA with
-    any "+feature" parts, or a compute capability ("sm_90").
+    kind: "elf" (a relocatable object for the CPU), "cubin", or "text" (what a backend interprets);
+    needs: what it runs on, an ISA with any "+feature" parts, a compute capability ("sm_90"), or the
+    name of a target.
     """
 
     kind: Annotated[str, Choice("CodeKind", CODE_KINDS)]

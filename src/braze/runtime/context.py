@@ -12,10 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from braze.core.errors import BindingError
-from braze.runtime.arrays import Array, address_of, as_input, empty_output
+from braze.runtime.arrays import Array, address_of, empty_output
 from braze.runtime.hooks import Hooks
-from braze.runtime.inputs import input_arrays
+from braze.runtime.inputs import input_arrays, passed_memory
 from braze.runtime.loaded import LoadedEngine
 from braze.runtime.native import Memory, check, run_options
 from braze.runtime.stream import Stream
@@ -162,19 +161,10 @@ class ExecutionContext:
         An output array receives the result in place.
         """
         index = self._engine.binding_index(name)
-        binding = self._engine.bindings[index]
-        if isinstance(memory, int):
-            if size is None:
-                raise BindingError(f"binding {name!r} to an address needs its size in bytes")
-            address = memory
-        else:
-            array = as_input(name, binding.dtype, binding.storage, memory)
-            if binding.is_output and not _is_same_memory(array, memory):
-                raise BindingError(f"output {name!r} needs a contiguous, aligned array")
-            memory, address, size = array, array.ctypes.data, array.nbytes
+        given = passed_memory(self._engine.bindings[index], memory, size)
         with self._lock:
-            check(self._lib.braze_context_bind(self._handle, index, address, size))
-            self._bound[name] = memory
+            check(self._lib.braze_context_bind(self._handle, index, given.address, given.bytes))
+            self._bound[name] = given.keep
 
     def execute(self, *, workers: int = 0) -> None:
         """Run with the shapes and memory set before; returns when it is done."""
@@ -186,7 +176,3 @@ class ExecutionContext:
         with self._lock:
             check(self._lib.braze_context_enqueue(self._handle, stream.handle, None))
             stream.keep_alive(self, dict(self._bound))
-
-
-def _is_same_memory(array: Array, given: Any) -> bool:
-    return isinstance(given, np.ndarray) and address_of(array) == address_of(given)

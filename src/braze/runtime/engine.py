@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import c_void_p
@@ -14,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from braze.core.dtypes import DType
-from braze.core.errors import EngineFormatError
+from braze.core.errors import EngineFormatError, TargetError
 from braze.core.files import path_text
 from braze.engine.plan import Binding, Plan
-from braze.engine.read import from_bytes
+from braze.engine.read import from_bytes, read_file
 from braze.engine.write import aligned_bytes, to_array, write_image
 from braze.runtime.arrays import Array
 from braze.runtime.context import ExecutionContext
@@ -50,7 +51,10 @@ class Engine:
         CPUs of this machine).
         """
         name, workers, handle = os.fsencode(path_text(path)), thread_count(threads), c_void_p()
-        check(library().braze_engine_load_file(name, workers, ctypes.byref(handle)))
+        try:
+            check(library().braze_engine_load_file(name, workers, ctypes.byref(handle)))
+        except TargetError as refusal:
+            return _of_other_backend(read_file(path_text(path)), refusal)
         return cls(LoadedEngine(handle))
 
     @classmethod
@@ -77,7 +81,10 @@ class Engine:
     def _from_image(cls, image: npt.NDArray[np.uint8], threads: int) -> Engine:
         workers, handle = thread_count(threads), c_void_p()
         address, out = image.ctypes.data, ctypes.byref(handle)
-        check(library().braze_engine_load_memory(address, image.size, BORROW, workers, out))
+        try:
+            check(library().braze_engine_load_memory(address, image.size, BORROW, workers, out))
+        except TargetError as refusal:
+            return _of_other_backend(from_bytes(image.data), refusal)
         return cls(LoadedEngine(handle, keep=image))
 
     # ---- running ------------------------------------------------------------------------
@@ -161,3 +168,16 @@ class Engine:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the engine file to `path`, whole or not at all; raises FileError."""
         write_image(self.image(), path)
+
+
+def _of_other_backend(plan: Plan, refusal: TargetError) -> Engine:
+    """The engine of a plan whose code is for no processor: its target names the backend to ask.
+
+    The catalog is imported by name, since running an engine of this processor needs no backend.
+    """
+    name = plan.target.about.get("backend")
+    if name is None:
+        raise refusal
+    catalog = importlib.import_module("braze.codegen.catalog")
+    engine: Engine = catalog.find_backend(name, plan.threads).load(plan)
+    return engine

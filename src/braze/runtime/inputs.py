@@ -1,12 +1,15 @@
-"""What a caller passes as inputs, checked against what an engine takes."""
+"""What a caller passes, inputs and memory, checked against what an engine takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from braze.core.errors import BindingError, ShapeError
-from braze.runtime.arrays import Array, as_input
+from braze.runtime.arrays import Array, address_of, as_input
 from braze.runtime.loaded import TensorRow
 
 
@@ -46,3 +49,28 @@ def _reject_names(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> None:
         + (f"; missing: {missing}" if missing else "")
         + (f"; unknown: {extra}" if extra else "")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PassedMemory:
+    """Memory for a tensor; `keep` owns it where that is not the caller's business."""
+
+    keep: Any
+    address: int
+    bytes: int
+
+
+def passed_memory(row: TensorRow, memory: Array | int, size: int | None = None) -> PassedMemory:
+    """The memory to bind to a tensor: an array, or an address with a size in bytes.
+
+    Raises BindingError, and what `as_input` raises for an array of another type.
+    """
+    if isinstance(memory, int):
+        if size is None:
+            raise BindingError(f"binding {row.name!r} to an address needs its size in bytes")
+        return PassedMemory(None, memory, size)
+    array = as_input(row.name, row.dtype, row.storage, memory)
+    same = isinstance(memory, np.ndarray) and address_of(array) == address_of(memory)
+    if row.is_output and not same:
+        raise BindingError(f"output {row.name!r} needs a contiguous, aligned array")
+    return PassedMemory(array, address_of(array), array.nbytes)
