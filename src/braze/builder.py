@@ -82,7 +82,7 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
         graph = separate_outputs(graph)
     trace.text("optimised", lambda: print_graph(graph))
     with trace.stage("fusion"):
-        lowered = lower_nodes(graph)
+        lowered = lower_nodes(graph, backend, trace)
         named = () if ALL_DEBUG in config.debug else _debug_values(graph, config.debug)
         parts = partition(
             graph,
@@ -93,9 +93,7 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
             keep_all=ALL_DEBUG in config.debug,
         )
         trace.text("regions", lambda: "\n".join(f"{r.label} -> {r.outputs}" for r in parts.regions))
-        kernels = lower_all(
-            graph, lowered, parts, lambda k: bool(backend.tactics(k, config.effort))
-        )
+        kernels = lower_all(graph, lowered, parts)
     trace.text("kernels", lambda: kernels_text(kernels))
     if ALL_DEBUG in config.debug:
         made = (v for r in parts.regions for v in r.outputs)

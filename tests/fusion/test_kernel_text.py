@@ -21,12 +21,14 @@ from braze.expr.text import expr_text, parse_expr
 from braze.frontend.onnx.importer import import_network
 from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.kernel_text import kernel_text, parse_kernel
-from braze.fusion.lower import Lowerer
+from braze.fusion.lower import lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.ir.graph import Graph
-from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.abilities import UNLIMITED
+from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
+from tests.fusion.abilities import NO_TEMPLATES
 from tests.onnx_backend.cases import load_cases
 from tests.stages.models import MODELS
 
@@ -98,14 +100,12 @@ def test_damaged_anchors_are_refused(spec: Any) -> None:
 
 
 def kernels_of(graph: Graph) -> Iterator[Kernel]:
-    """Every kernel of a graph that went through the passes, fallbacks of anchors included."""
-    lowered = lower_nodes(graph)
-    lower = Lowerer(graph, lowered, partition(graph, lowered, Trace()))
-    for region in lower.partition.regions:
-        made = [lower(region)]
-        if region.producer is not None and isinstance(lowered[region.producer], Anchor):
-            made.append(lower(region, fallback=True))
-        yield from (low.kernel for low in made if low is not None)
+    """Every kernel of an imported graph, with templates for all anchors and for none."""
+    for backend in (UNLIMITED, NO_TEMPLATES):
+        passed = run_pipeline(graph, PassContext(backend=backend))
+        lowered = lower_nodes(passed, backend)
+        for low in lower_all(passed, lowered, partition(passed, lowered, Trace())):
+            yield low.kernel
 
 
 def test_kernels_of_the_node_tests_survive_printing() -> None:
@@ -113,7 +113,7 @@ def test_kernels_of_the_node_tests_survive_printing() -> None:
     for case in load_cases():
         try:
             graph = import_network(case.model).graph
-            kernels = list(kernels_of(run_pipeline(graph, PassContext())))
+            kernels = list(kernels_of(graph))
         except BrazeError:
             continue  # refused models are another test's business
         for kernel in kernels:
@@ -128,7 +128,7 @@ def test_kernels_of_the_node_tests_survive_printing() -> None:
 def test_kernels_of_symbolic_models_survive_printing(name: str) -> None:
     case = MODELS[name]()
     graph = import_network(case.model, shapes=case.shapes).graph
-    for kernel in kernels_of(run_pipeline(graph, PassContext())):
+    for kernel in kernels_of(graph):
         assert parse_kernel(kernel_text(kernel)) == kernel
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from braze.codegen.reference.run import run_kernel
+from braze.core.dims import evaluate
 from braze.core.dtypes import F32, I64
 from braze.expr.fold import rewrite
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
@@ -72,16 +73,17 @@ def _run_anchor(
     env: Mapping[str, int],
 ) -> list[Array]:
     """The fallback nest and, for float32, the spec itself: both must say the same."""
-    if lowering.fallback is not None and out.dtype is not F32:
+    if isinstance(lowering.fallback, LoopKernel) and out.dtype is not F32:
         return run_kernel(lowering.fallback, arrays, env)
     kernel = AnchorKernel(
         lowering.spec,
         tuple(TensorSpec(t.dtype, t.shape) for t in inputs),
-        TensorSpec(out.dtype, out.shape),
+        TensorSpec(out.dtype, lowering.spec.out_shape),
         hole(0, F32),
     )
-    results = run_kernel(kernel, arrays, env)
-    if lowering.fallback is not None:
+    (result,) = run_kernel(kernel, arrays, env)
+    results = [result.reshape([evaluate(d, env) for d in out.shape])]
+    if isinstance(lowering.fallback, LoopKernel):
         other = run_kernel(lowering.fallback, arrays, env)
         # sums of float32 products in another order
         np.testing.assert_allclose(results[0], other[0], rtol=1e-4, atol=1e-4)
@@ -93,6 +95,8 @@ def _run_node(node: Node, values: dict[Value, Array], env: Mapping[str, int]) ->
     present = [v for v in node.inputs if v is not None]
     lowering = node.op.lower(types, [v.type for v in node.outputs])
     arrays = [values[v] for v in present]
+    if isinstance(lowering, Anchor) and node.output.dtype is not F32:
+        lowering = lowering.fallback if isinstance(lowering.fallback, Decompose) else lowering
     if isinstance(lowering, Anchor):
         return _run_anchor(lowering, [v.type for v in present], node.output.type, arrays, env)
     if isinstance(lowering, Nest):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,12 +14,14 @@ from braze.core.config import EFFORTS, Effort
 from braze.core.dtypes import F32
 from braze.core.errors import CompileError, ExecutionError
 from braze.core.trace import Trace
+from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Kernel, Tactic
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.lower import LoweredRegion, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType
+from braze.ops.lowering import AnchorSpec
 from braze.ops.product.matmul import MatMul
 from braze.tuning.select import Launch, Tuner, fastest
 from braze.tuning.timing_cache import TimingCache
@@ -37,8 +40,13 @@ class Spy(CpuBackend):
     here: bool = True
     compiled: list[str] = field(default_factory=list)
 
+    def supports(
+        self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+    ) -> str | None:
+        return super().supports(spec, inputs, constant) if self.anchors else "none today"
+
     def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
-        wanted = self.anchors if isinstance(kernel, AnchorKernel) else self.loops
+        wanted = self.loops or isinstance(kernel, AnchorKernel)
         return super().tactics(kernel, effort) if wanted else ()
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
@@ -56,9 +64,8 @@ def kernels(spy: Spy, rows: int = 6, copies: int = 1) -> Kernels:
     for _ in range(copies):
         x = g.add1(MatMul(), x, g.constant(np.ones((40, 40), np.float32)))
     graph = g.finish([("y", x)])
-    lowered = lower_nodes(graph)
-    parts = partition(graph, lowered, Trace())
-    return lower_all(graph, lowered, parts, lambda k: bool(spy.tactics(k, EFFORTS[1])))
+    lowered = lower_nodes(graph, spy)
+    return lower_all(graph, lowered, partition(graph, lowered, Trace()))
 
 
 def choose(

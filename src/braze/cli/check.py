@@ -74,8 +74,7 @@ def kernel_lines(args: argparse.Namespace, keywords: dict[str, object]) -> list[
     kinds: Counter[tuple[str, str]] = Counter()
     lines = []
     for k in make_kernels(imported.graph, config, backend, Trace()).kernels:
-        tactics = backend.tactics(k.kernel, config.effort)
-        template = tactics[0].template if tactics else "none"
+        template = backend.tactics(k.kernel, config.effort)[0].template
         kinds[(k.region.root.dtype.name, template)] += 1
         if args.verbose:
             lines.append(f"  {k.region.root.dtype} {template}: {k.region.label}")

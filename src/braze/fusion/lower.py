@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from braze.core.dims import Shape
@@ -50,11 +50,8 @@ class Lowerer:
     lowered: Mapping[Node, Lowering]
     partition: Partition
 
-    def __call__(self, region: Region, *, fallback: bool = False) -> LoweredRegion | None:
-        """The region's kernel.
-
-        fallback: build an anchor's region from its loop-nest form (None when it has none).
-        """
+    def __call__(self, region: Region) -> LoweredRegion:
+        """The region's kernel."""
         node = region.producer
         if node is None:
             return self._pointwise(region)
@@ -62,9 +59,7 @@ class Lowerer:
         if isinstance(low, Nest):
             return self._nest(region, node, low.kernel)
         assert isinstance(low, Anchor), low
-        if not fallback:
-            return self._anchor(region, node, low)
-        return None if low.fallback is None else self._nest(region, node, low.fallback)
+        return self._anchor(region, node, low)
 
     def _inliner(self, region: Region, first: tuple[Value, ...] = ()) -> Inliner:
         made = {v for n in region.nodes for v in n.outputs}
@@ -157,21 +152,11 @@ class Lowerer:
 
 
 def lower_all(
-    graph: Graph,
-    lowered: Mapping[Node, Lowering],
-    parts: Partition,
-    has_template: Callable[[Kernel], bool],
+    graph: Graph, lowered: Mapping[Node, Lowering], parts: Partition
 ) -> tuple[LoweredRegion, ...]:
-    """The kernel of every region, in execution order; anchors without a template as loop nests."""
+    """The kernel of every region, in execution order."""
     lower = Lowerer(graph, lowered, parts)
-    out = []
-    for region in parts.regions:
-        found = lower(region)
-        if found is None or not has_template(found.kernel):
-            found = lower(region, fallback=True) or found
-        assert found is not None, region
-        out.append(found)
-    return tuple(out)
+    return tuple(lower(region) for region in parts.regions)
 
 
 def _map_nest(nest: LoopNest, f: object) -> LoopNest:

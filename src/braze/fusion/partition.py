@@ -14,12 +14,14 @@ from collections.abc import Mapping, Sequence
 
 from braze.core.errors import CompileError
 from braze.core.trace import Trace
+from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr, hole
 from braze.fusion.growth import Home
 from braze.fusion.inline import Index, Inliner, axes
 from braze.fusion.placement import Placement, Question, place_values
 from braze.fusion.region import Partition, Region
 from braze.ir.graph import Graph, Node, Value
+from braze.ops.abilities import UNLIMITED, Abilities, refusal
 from braze.ops.lowering import (
     Anchor,
     ConvSpec,
@@ -33,8 +35,13 @@ from braze.ops.lowering import (
 )
 
 
-def lower_nodes(graph: Graph) -> dict[Node, Lowering]:
-    """`Op.lower` of every node; raises CompileError where a node is not ready for fusion."""
+def lower_nodes(
+    graph: Graph, backend: Abilities = UNLIMITED, trace: Trace | None = None
+) -> dict[Node, Lowering]:
+    """`Op.lower` of every node, anchors that the backend has no template for as their loop nests.
+
+    Raises CompileError where a node is not ready for fusion.
+    """
     lowered: dict[Node, Lowering] = {}
     for n in graph.nodes:
         types = [None if v is None else v.type for v in n.inputs]
@@ -44,8 +51,22 @@ def lower_nodes(graph: Graph) -> dict[Node, Lowering]:
                 f"node {', '.join(n.origins) or n.outputs[0].name} ({n.op.name}) has no kernel: "
                 f"its lowering is {type(low).__name__}; please report this model"
             )
-        lowered[n] = low
+        lowered[n] = _legal(graph, n, low, backend, trace) if isinstance(low, Anchor) else low
     return lowered
+
+
+def _legal(
+    graph: Graph, node: Node, anchor: Anchor, backend: Abilities, trace: Trace | None
+) -> Lowering:
+    why = refusal(backend, node, anchor, graph.constants)
+    if why is None:
+        return anchor
+    name = f"{', '.join(node.origins) or node.outputs[0].name} ({node.op.name})"
+    if not isinstance(anchor.fallback, LoopKernel):
+        raise CompileError(f"node {name} does not run on this target: {why}; use another target")
+    if trace is not None:
+        trace.decide("fallback", at=name, reason=why)
+    return Nest(anchor.fallback)
 
 
 def partition(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from braze.core.target import Preferences
 from braze.expr.loops import TensorSpec
-from braze.ops.lowering import AnchorSpec
+from braze.ir.graph import Node, Value
+from braze.ops.lowering import Anchor, AnchorSpec
 
 
 class Abilities(Protocol):
@@ -38,3 +39,19 @@ class Unlimited:
     ) -> str | None:
         """Always None."""
         return None
+
+
+UNLIMITED: Final = Unlimited()
+
+
+def refusal(
+    abilities: Abilities, node: Node, anchor: Anchor, constants: Container[Value]
+) -> str | None:
+    """Why `node` cannot stay the anchor it lowers to, None when it can.
+
+    constants: the values whose content is known.
+    """
+    present = [v for v in node.inputs if v is not None]
+    specs = [TensorSpec(v.dtype, v.shape) for v in present]
+    known = frozenset(i for i, v in enumerate(present) if v in constants)
+    return abilities.supports(anchor.spec, specs, known)

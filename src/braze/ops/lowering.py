@@ -135,8 +135,8 @@ class AttentionSpec:
     heads: Dim
     q_len: Dim
     kv_len: Dim
-    head_dim: int
-    value_dim: int
+    head_dim: Dim
+    value_dim: Dim
     scale: float
     q: Operand
     k: Operand
@@ -207,11 +207,13 @@ class Anchor:
 
     `spec.out_shape` is the one description of the output's axes: axis(i) of an epilogue, the shape
     of the kernel's output and the rows and columns of a template all mean these axes.
-    `fallback` is the same computation as a loop nest: what runs where no template fits.
+    `fallback` is the same computation as a loop nest or as a subgraph: what runs where the backend
+    has no template. None where neither is worth having (sorting): every backend needs a template.
+    Ops give the anchor always; the backend is asked (`Abilities.supports`).
     """
 
     spec: AnchorSpec
-    fallback: LoopKernel | None
+    fallback: LoopKernel | Decompose | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,9 +135,10 @@ def _select(spec: SelectSpec, x: Array, env: Env) -> Array:
 
 def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
     b, h, i, j = _sizes(env, spec.batch, spec.heads, spec.q_len, spec.kv_len)
-    q = view(values[spec.q.slot], spec.q, [b, h, i, spec.head_dim], env).astype(work)
-    k = view(values[spec.k.slot], spec.k, [b, h, j, spec.head_dim], env).astype(work)
-    v = view(values[spec.v.slot], spec.v, [b, h, j, spec.value_dim], env).astype(work)
+    size, width = _sizes(env, spec.head_dim, spec.value_dim)
+    q = view(values[spec.q.slot], spec.q, [b, h, i, size], env).astype(work)
+    k = view(values[spec.k.slot], spec.k, [b, h, j, size], env).astype(work)
+    v = view(values[spec.v.slot], spec.v, [b, h, j, width], env).astype(work)
     score = spec.scale * blocked_product(q, np.swapaxes(k, -1, -2), spec.block)
     if spec.mask is not None:
         score = score + view(values[spec.mask.slot], spec.mask, [b, h, i, j], env).astype(work)

@@ -108,8 +108,6 @@ class FusedAttention(Op):
         batch, heads, rows, size = _arranged(q.shape, self.q_layout)
         _, _, columns, _ = _arranged(k.shape, self.k_layout)
         value_size = _arranged(v.shape, self.v_layout)[3]
-        if q.dtype is not F32 or not isinstance(size, int) or not isinstance(value_size, int):
-            return Decompose(self.build)
 
         def operand(slot: int, shape: Sequence[Dim], layout: str) -> Operand:
             return Operand(slot, _arranged(row_major_strides(shape), layout))
@@ -138,7 +136,7 @@ class FusedAttention(Op):
             mask=mask_operand,
             causal=self.causal,
         )
-        return Anchor(spec, None)
+        return Anchor(spec, Decompose(self.build))
 
     def build(
         self, g: GraphBuilder, q: Value, k: Value, v: Value, mask: Value | None = None

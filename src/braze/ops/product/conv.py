@@ -77,11 +77,12 @@ class Conv(LayoutOp):
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         x, w = type_of(inputs, 0), type_of(inputs, 1)
         kernel = self._nest(x, w, outputs[0])
-        batch, channels, spatial = split_shape(x.shape, self.layout)
-        if self.layout != "NHWC" or not isinstance(channels, int):
+        batch, _, spatial = split_shape(x.shape, self.layout)
+        if self.layout != "NHWC":
             return Nest(kernel)
         _, _, out = split_shape(outputs[0].shape, self.layout)
         window = self.window(w)
+        channels = dims.number(w.shape[1]) * self.groups
         spec = ConvSpec(
             batch=batch,
             in_spatial=spatial,

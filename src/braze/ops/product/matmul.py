@@ -9,14 +9,13 @@ import numpy as np
 
 from braze.core import dims
 from braze.core.dims import Dim, Shape
-from braze.core.dtypes import F32, F64
 from braze.core.errors import ShapeError
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, load, red
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
-from braze.ops.lowering import Anchor, Lowering, MatmulSpec, Nest, Operand
+from braze.ops.lowering import Anchor, Lowering, MatmulSpec, Operand
 from braze.ops.move.shape import transpose
 from braze.ops.pointwise.elementwise import Binary, constant_like
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
@@ -52,10 +51,7 @@ class MatMul(Op):
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         a, b = type_of(inputs, 0), type_of(inputs, 1)
-        fallback = matmul_nest(a, b, outputs[0])
-        if compute_type(a.dtype) not in (F32, F64) or a.shape[-1] == 0:
-            return Nest(fallback)
-        return Anchor(_spec(a, b, outputs[0].shape), fallback)
+        return Anchor(_spec(a, b, outputs[0].shape), matmul_nest(a, b, outputs[0]))
 
 
 def _spec(left: TensorType, right: TensorType, out: Shape) -> MatmulSpec:

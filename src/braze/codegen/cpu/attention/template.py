@@ -25,7 +25,7 @@ from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.tactics import TileChoice, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
-from braze.core.dims import Dim, ceildiv
+from braze.core.dims import Dim, ceildiv, number
 from braze.core.dtypes import F32
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Tactic
@@ -41,6 +41,8 @@ def attention_support(spec: AttentionSpec, inputs: Sequence[TensorSpec]) -> str 
     operands = [o for o in (spec.q, spec.k, spec.v, spec.mask) if o is not None]
     if any(inputs[o.slot].dtype != F32 for o in operands):
         return f"no attention of {inputs[spec.q.slot].dtype}: the template is for float32"
+    if not isinstance(spec.head_dim, int) or not isinstance(spec.value_dim, int):
+        return "the head size is not known at build time, and the template unrolls it"
     return None
 
 
@@ -208,7 +210,7 @@ class _Attention:
             score.mask = self._base(head, spec.mask)
         columns = self.score_shape.columns
         count = fn.dim(ceildiv(spec.kv_len, columns))
-        value_count = i64(-(-spec.value_dim // self.value_shape.columns))
+        value_count = i64(-(-number(spec.value_dim) // self.value_shape.columns))
         self.key_panels.begin(i64(0), count)
         self.value_panels.begin(i64(0), value_count)
         size = i64(self.block_rows)

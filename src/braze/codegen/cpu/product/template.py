@@ -39,7 +39,7 @@ def matmul_support(spec: MatmulSpec, inputs: Sequence[TensorSpec]) -> str | None
     lhs, rhs = inputs[spec.lhs.slot].dtype, inputs[spec.rhs.slot].dtype
     if lhs != rhs or lhs not in (F32, F64):
         return f"no product of {lhs} and {rhs}: templates are for float32 and float64"
-    return None
+    return "a sum of no terms has no template" if spec.k == 0 else None
 
 
 def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:

@@ -1,0 +1,28 @@
+"""Backends that passes and fusion are tested with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from braze.core.target import Preferences
+from braze.expr.loops import TensorSpec
+from braze.ops.lowering import AnchorSpec, SelectSpec
+
+
+@dataclass(frozen=True)
+class NoTemplates:
+    """Abilities of a backend that runs loop nests, and where it must, selections."""
+
+    selects: bool = True
+    preferences: Preferences = field(default_factory=Preferences)
+
+    def supports(
+        self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+    ) -> str | None:
+        if self.selects and isinstance(spec, SelectSpec):
+            return None
+        return "there are no templates"
+
+
+NO_TEMPLATES = NoTemplates()
