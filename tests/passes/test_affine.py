@@ -17,9 +17,9 @@ from braze.ops.norm.batch_norm import BatchNorm
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
 from braze.ops.product.matmul import MatMul
-from braze.passes.base import PassContext
+from braze.passes.base import PassContext, run_passes
+from braze.passes.pipeline import AFFINE
 from braze.passes.rules.affine import RULES
-from braze.passes.rules.fold_batchnorm import fold_batchnorm
 from tests.passes.rule_checks import Net, apply, ops, refusals
 
 RTOL = 3e-6
@@ -125,7 +125,7 @@ def test_batchnorm(behind_conv: bool) -> None:
     var = g.const(np.abs(g.rng.standard_normal(c)) + 0.1)
     y = g.add1(BatchNorm(1e-5), y, g.random(c), g.random(c), g.random(c), var)
     graph = g.finish([("y", y)])
-    after = fold_batchnorm(graph, PassContext())
+    after = run_passes(graph, AFFINE, PassContext())
     assert ops(after) == (["Conv", "Add"] if behind_conv else ["Mul", "Add"])
     feed = {"x": g.rng.standard_normal((2, 3, 5, 6)).astype(np.float32)}
     want = evaluate(graph, feed, float64=True)["y"]

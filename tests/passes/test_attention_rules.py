@@ -20,7 +20,8 @@ from braze.ops.pointwise.cast import Cast
 from braze.ops.pointwise.compare import IsNaN, Where
 from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.softmax import Softmax
-from braze.passes.base import PassContext
+from braze.passes.base import PassContext, run_passes
+from braze.passes.pipeline import ATTENTION
 from braze.passes.rules.fuse_attention import fuse_attention
 from tests.passes.rule_checks import Net, ops, refusals
 
@@ -31,7 +32,7 @@ N, S, H, D = sym("n"), 5, 2, 4
 def check(g: Net, y: Value, *more: Value, rtol: float = RTOL) -> tuple[Graph, PassContext]:
     graph = g.finish([(f"y{i}", v) for i, v in enumerate((y, *more))])
     ctx = PassContext()
-    after = fuse_attention(graph, ctx)
+    after = run_passes(graph, ATTENTION, ctx)
     verify(after, graph)
     rng = np.random.default_rng(5)
     feeds = {}
@@ -139,7 +140,7 @@ def test_masks_by_selection(low: float, guard: bool) -> None:
     y = finish(g, scores, v, guard)
     graph = g.finish([("y", y)])
     ctx = PassContext()
-    after = fuse_attention(graph, ctx)
+    after = run_passes(graph, ATTENTION, ctx)
     rng = np.random.default_rng(1)
     feeds = {n: rng.standard_normal((3, S, H * D)).astype(np.float32) for n in "qkv"}
     feeds["visible"] = rng.standard_normal((3, 1, S, S)) > 0

@@ -31,8 +31,8 @@ from braze.ops.reduce.reduce import ArgReduce, Reduce
 from braze.ops.reduce.softmax import Softmax
 from braze.ops.sample.resize import Resize
 from braze.ops.writing.axes import reshape_groups
-from braze.passes.base import PassContext
-from braze.passes.shapes.channels_last import channels_last
+from braze.passes.base import PassContext, run_passes
+from braze.passes.pipeline import LAYOUT
 from braze.passes.shapes.simplify_shapes import simplify_shapes
 
 RNG = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def transposes(graph: Graph) -> list[tuple[int, ...]]:
 def check(net: Net, *outputs: Value, shape=(2, 3, 8, 10), left: int) -> Graph:
     graph = net.g.finish([(f"y{i}", v) for i, v in enumerate(outputs)])
     ctx = PassContext()
-    after = channels_last(graph, ctx)
+    after = run_passes(graph, LAYOUT, ctx)
     verify(after, graph)
     x = {"x": RNG.standard_normal(shape).astype(np.float32)}
     want, got = (evaluate(g, x, float64=True) for g in (graph, after))

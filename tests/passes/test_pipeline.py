@@ -7,16 +7,18 @@ import pytest
 
 from braze.core.config import BuildConfig
 from braze.core.dims import sym
+from braze.core.trace import Trace
 from braze.ir.graph import Graph, Value
 from braze.ops.evaluator import evaluate
 from braze.ops.lowering import Decompose
 from braze.ops.move.shape import Reshape, Transpose
+from braze.ops.pointwise.activation import Relu
 from braze.ops.product.conv import Conv
 from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.softmax import Softmax
 from braze.passes.base import PassContext
-from braze.passes.pipeline import run_pipeline
+from braze.passes.pipeline import OPTIMIZE, run_pipeline
 from tests.passes.rule_checks import Net, ops
 
 N = sym("n")
@@ -89,3 +91,15 @@ def test_running_twice_changes_nothing() -> None:
     once = check(g, x)
     twice = run_pipeline(once, PassContext())
     assert ops(twice) == ops(once)
+
+
+def test_every_step_is_a_pass_of_its_own_with_a_text() -> None:
+    """What moves Transposes after a convolution was converted shows as a stage of its own."""
+    ctx = PassContext(BuildConfig(optimization_level=3), trace=Trace(dump=True))
+    g = Net()
+    y = conv(g, g.add1(Relu(), conv(g, g.tensor("x", N, 3, 5, 6), 8)), 4)
+    run_pipeline(g.finish([("y", y)]), ctx)
+    texts = {name.split("_", 1)[-1]: text for name, text in ctx.trace.stages}
+    converted, sunk = texts["channels_last"], texts["sink_transposes"]
+    assert converted.count("Transpose<") == 4 and sunk.count("Transpose<") == 2
+    assert all(f"passes.{p.__name__}" in ctx.trace.seconds for p in OPTIMIZE)

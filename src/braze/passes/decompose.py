@@ -8,6 +8,7 @@ from braze.ir.graph import Graph, Node
 from braze.ops.abilities import refusal
 from braze.ops.base import Op
 from braze.ops.lowering import Anchor, Decompose
+from braze.ops.norm.batch_norm import BatchNorm
 from braze.passes.base import PassContext
 from braze.passes.rewrite import describe
 
@@ -21,11 +22,16 @@ def decompose(graph: Graph, ctx: PassContext) -> Graph:
     Runs last, so that earlier passes see LayerNorm as LayerNorm. Raises UnsupportedOpError when
     an op is still not expanded after MAX_ROUNDS rounds.
     """
-    return expand(graph, ctx, (Op,))
+    return _expand_all(graph, ctx, (Op,))
 
 
-def expand(graph: Graph, ctx: PassContext, classes: tuple[type[Op], ...]) -> Graph:
-    """As `decompose`, for ops of these classes only."""
+def expand_batchnorm(graph: Graph, ctx: PassContext) -> Graph:
+    """Every BatchNorm as a factor and a shift, which rules can move."""
+    return _expand_all(graph, ctx, (BatchNorm,))
+
+
+def _expand_all(graph: Graph, ctx: PassContext, classes: tuple[type[Op], ...]) -> Graph:
+    """Expand ops of these classes."""
     editor = GraphEditor(graph)
     settled: set[Node] = set()
     for _ in range(MAX_ROUNDS):

@@ -6,22 +6,35 @@ from typing import Final
 
 from braze.ir.graph import Graph
 from braze.passes.base import Pass, PassContext, run_passes
-from braze.passes.decompose import decompose
+from braze.passes.decompose import decompose, expand_batchnorm
 from braze.passes.fold.eliminate_common import eliminate_common
 from braze.passes.fold.eliminate_dead import eliminate_dead
 from braze.passes.fold.fold_constants import fold_constants
 from braze.passes.rules.canonicalize import canonicalize
 from braze.passes.rules.fold_batchnorm import fold_batchnorm
-from braze.passes.rules.fuse_attention import fuse_attention
+from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
 from braze.passes.rules.simplify_algebra import simplify_algebra
 from braze.passes.rules.split_projections import split_projections
 from braze.passes.shapes.channels_last import channels_last
 from braze.passes.shapes.simplify_shapes import simplify_shapes
 from braze.passes.shapes.sink_reshapes import sink_reshapes
+from braze.passes.shapes.sink_transposes import sink_transposes, untangle_reshapes
 
 # Only what code generation cannot do without.
 LEGALIZE: Final[tuple[Pass, ...]] = (eliminate_dead, decompose, eliminate_dead)
+
+# Some exporters wrap the Transpose of k in Reshapes, others transpose q, k and v as one tensor
+# before they take it apart: Transposes are untangled before and sunk behind.
+ATTENTION: Final[tuple[Pass, ...]] = (
+    untangle_reshapes,
+    simplify_shapes,
+    fuse_attention,
+    sink_transposes,
+    absorb_heads,
+)
+AFFINE: Final[tuple[Pass, ...]] = (expand_batchnorm, fold_batchnorm)
+LAYOUT: Final[tuple[Pass, ...]] = (channels_last, sink_transposes)
 
 OPTIMIZE: Final[tuple[Pass, ...]] = (
     # a small graph in one spelling
@@ -33,13 +46,13 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     # big ops out of small ones, before anything takes their patterns apart
     canonicalize,
     simplify_algebra,
-    fuse_attention,
-    fold_batchnorm,
+    *ATTENTION,
+    *AFFINE,
     fuse_pads,
     # layouts; norms over channels become norms over the last axis by that
-    channels_last,
+    *LAYOUT,
     canonicalize,
-    fuse_attention,
+    *ATTENTION,
     # what is left becomes what kernels are made of
     decompose,
     fold_constants,

@@ -1,4 +1,4 @@
-"""Attention in one op, with the Transposes of its heads absorbed."""
+"""Attention in one op, which reads its operands as they lie in memory."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from braze.ops.product.attention import FusedAttention
 from braze.passes.base import PassContext
 from braze.passes.rewrite import apply_rules, rewrite_nodes
 from braze.passes.rules import attention
-from braze.passes.shapes.simplify_shapes import simplify_shapes
-from braze.passes.shapes.sink_transposes import sink_transposes, untangle_reshapes
 
 
 def fuse_attention(graph: Graph, ctx: PassContext) -> Graph:
-    """Recognise softmax(q k') v, then let it read its operands as they lie in memory.
+    """Recognise softmax(q k') v."""
+    return apply_rules(graph, attention.RULES, ctx)
 
-    Some exporters wrap the Transpose of k in Reshapes, others transpose q, k and v as one tensor
-    before they take it apart: Transposes are untangled before and sunk behind.
-    """
-    straight = simplify_shapes(untangle_reshapes(graph, ctx), ctx)
-    fused = apply_rules(straight, attention.RULES, ctx)
-    sunk = graph if fused is straight else sink_transposes(fused, ctx)
+
+def absorb_heads(graph: Graph, ctx: PassContext) -> Graph:
+    """The Transposes of heads before and behind attention become its layouts."""
     absorb = {FusedAttention: attention.absorbed_operands}
-    return rewrite_nodes(sunk, absorb, ctx, "AbsorbOperands")
+    return rewrite_nodes(graph, absorb, ctx, "AbsorbOperands")

@@ -18,7 +18,6 @@ from braze.ops.product.conv_transpose import ConvTranspose
 from braze.ops.writing.axes import channels_first, inverse
 from braze.passes.base import PassContext
 from braze.passes.rewrite import operand
-from braze.passes.shapes.sink_transposes import sink_transposes
 
 # ops that are converted wherever they stand; others with a layout only follow their operand
 CONVERTED: Final = (Conv, ConvTranspose)
@@ -26,7 +25,7 @@ MAX_RANK: Final = 4  # volumes have no template: nothing is gained
 
 
 def channels_last(graph: Graph, ctx: PassContext) -> Graph:
-    """Convert convolutions over one or two spatial axes and sink the Transposes."""
+    """Convert convolutions over one or two spatial axes."""
     editor = GraphEditor(graph)
     channels_last_of: dict[Value, Value] = {}
     for node in editor.walk():
@@ -42,6 +41,4 @@ def channels_last(graph: Graph, ctx: PassContext) -> Graph:
         moved = channels_last_of[x]
         y = built.add1(replace(node.op, layout="NHWC"), moved, *node.inputs[1:])
         editor.commit(built, node, {node.output: built.add1(Transpose(to_first), y)})
-    if not editor.changed:
-        return graph
-    return sink_transposes(editor.finish(), ctx)
+    return editor.finish()
