@@ -78,3 +78,38 @@ def test_pieces_in_another_order() -> None:
     assert len(plan.steps) <= count // 64 + 2
     x = rand(count, 4)
     np.testing.assert_array_equal(braze.Engine.from_plan(plan)({"x": x})["y"], x[order])
+
+
+@pytest.mark.parametrize(("target", "level"), [("cpu", 1), ("cpu", 3), ("reference", 3)])
+@pytest.mark.parametrize("batch", [2, "b"])
+def test_an_unrolled_recurrence(target: str, level: int, batch: int | str) -> None:
+    """h = tanh(h @ w + x[:, t]): one kernel however many steps, and the right x at each."""
+    count = 40
+    nodes, name = [], "h"
+    weights = {"w": rand(8, 8) / 4, "one": np.array([1])}
+    for t in range(count):
+        weights[f"t{t}"] = np.array(t)
+        nodes += [
+            helper.make_node("Gather", ["x", f"t{t}"], [f"x{t}"], axis=1),
+            helper.make_node("MatMul", [name, "w"], [f"m{t}"]),
+            helper.make_node("Add", [f"m{t}", f"x{t}"], [f"a{t}"]),
+            helper.make_node("Tanh", [f"a{t}"], [f"h{t}"]),
+            helper.make_node("Unsqueeze", [f"h{t}", "one"], [f"u{t}"]),
+        ]
+        name = f"h{t}"
+    nodes.append(helper.make_node("Concat", [f"u{t}" for t in range(count)], ["y"], axis=1))
+    model = make(nodes, {"x": [batch, count, 8], "h": [batch, 8]}, ["y"], weights)
+    shapes = {"x": ((1, count, 8), (2, count, 8), (4, count, 8)), "h": ((1, 8), (2, 8), (4, 8))}
+    options = {} if batch == 2 else {"shapes": shapes}
+    engine = braze.build(model, target=target, optimization_level=level, **options)
+    if target == "cpu":
+        plan = braze.compile(model, target=target, optimization_level=level, **options)
+        assert len(plan.kernels) <= 3
+    x, h = rand(2, count, 8, seed=1), rand(2, 8, seed=2)
+    want, state = [], h.astype(np.float64)
+    for t in range(count):
+        state = np.tanh(state @ weights["w"].astype(np.float64) + x[:, t])
+        want.append(state)
+    got = engine({"x": x, "h": h})["y"]
+    # the recurrence contracts (weights of norm below 1): errors do not pile up
+    np.testing.assert_allclose(got, np.stack(want, 1), 1e-5, 1e-5)

@@ -13,7 +13,8 @@ axes; softmax has two reductions and one "all" store; pooling reduces over its w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from braze.core.dims import Dim, Shape
 from braze.core.dtypes import DType
@@ -88,3 +89,15 @@ class LoopKernel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     nests: tuple[LoopNest, ...]
+
+
+def map_nest(nest: LoopNest, change: Callable[[Expr], Expr]) -> LoopNest:
+    """The nest with every expression changed."""
+    return replace(
+        nest,
+        reduces=tuple(Reduce(r.kind, change(r.expr)) for r in nest.reduces),
+        stores=tuple(
+            replace(s, index=tuple(change(i) for i in s.index), expr=change(s.expr))
+            for s in nest.stores
+        ),
+    )

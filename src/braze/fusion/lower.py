@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from braze.core.dims import Shape
+from braze.core.dims import Shape, symbols
 from braze.expr.fold import rewrite
-from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
+from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec, map_nest
 from braze.expr.scalar import Expr, axis, cast, hole, load
 from braze.fusion.inline import Index, Inliner, axes, flatten_index, unflatten_index
 from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.region import Partition, Region
+from braze.fusion.sharing import share_places
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Anchor, Lowering, Nest
 
 
 @dataclass(frozen=True)
 class LoweredRegion:
-    """A kernel and the values in its input slots; outputs are the region's outputs."""
+    """A kernel and the values in its input slots; outputs are the region's outputs.
+
+    places: what the sizes stand for that this use alone gives the kernel (see fusion/sharing.py).
+    """
 
     region: Region
     kernel: Kernel
     inputs: tuple[Value, ...]
+    places: Mapping[str, int] = field(default_factory=dict)
 
 
 def kernels_text(lowered: Sequence[LoweredRegion]) -> str:
@@ -36,7 +41,8 @@ def kernels_text(lowered: Sequence[LoweredRegion]) -> str:
         text = kernel_text(low.kernel)
         first = numbers.setdefault(text, i)
         again = f", the kernel of {first}" if first < i else ""
-        lines.append(f"{i} {low.region.label}: {inputs} -> {outputs}{again}")
+        places = "".join(f", {name} = {at}" for name, at in low.places.items())
+        lines.append(f"{i} {low.region.label}: {inputs} -> {outputs}{again}{places}")
         if not again:
             lines += [f"  {line}" for line in text.splitlines()]
     return "\n".join(lines)
@@ -93,7 +99,7 @@ class Lowerer:
             own = e.op == "load" and int(str(e.attr)) < 0
             return load(count - int(str(e.attr)) - 1, e.args, e.dtype) if own else None
 
-        nests = tuple(_map_nest(n, lambda e: rewrite(e, renumber)) for n in nests)
+        nests = tuple(map_nest(n, lambda e: rewrite(e, renumber)) for n in nests)
         outputs = tuple(
             TensorSpec(v.dtype, spec.shape)
             for v, spec in zip(region.outputs, kernel.outputs, strict=True)
@@ -102,9 +108,14 @@ class Lowerer:
         return LoweredRegion(region, done, tuple(inliner.slots))
 
     def _rewrite_nest(
-        self, region: Region, node: Node, inliner: Inliner, nest: LoopNest, change: object
+        self,
+        region: Region,
+        node: Node,
+        inliner: Inliner,
+        nest: LoopNest,
+        change: Callable[[Expr], Expr | None],
     ) -> LoopNest:
-        nest = _map_nest(nest, lambda e: rewrite(e, change))  # type: ignore[arg-type]
+        nest = map_nest(nest, lambda e: rewrite(e, change))
         if region.root in node.outputs:
             return nest
         (store,) = nest.stores
@@ -154,19 +165,14 @@ class Lowerer:
 def lower_all(
     graph: Graph, lowered: Mapping[Node, Lowering], parts: Partition
 ) -> tuple[LoweredRegion, ...]:
-    """The kernel of every region, in execution order."""
+    """The kernel of every region, in execution order; those alike but for places are shared."""
     lower = Lowerer(graph, lowered, parts)
-    return tuple(lower(region) for region in parts.regions)
-
-
-def _map_nest(nest: LoopNest, f: object) -> LoopNest:
-    assert callable(f)
-    return replace(
-        nest,
-        reduces=tuple(Reduce(r.kind, f(r.expr)) for r in nest.reduces),
-        stores=tuple(
-            replace(s, index=tuple(f(i) for i in s.index), expr=f(s.expr)) for s in nest.stores
-        ),
+    found = [lower(region) for region in parts.regions]
+    sizes = {*graph.bounds, *(s for v in graph.inputs for d in v.shape for s in symbols(d))}
+    shared = share_places([low.kernel for low in found], sizes)
+    return tuple(
+        replace(low, kernel=kernel, places=places) if places else low
+        for low, (kernel, places) in zip(found, shared, strict=True)
     )
 
 

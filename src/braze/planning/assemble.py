@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from braze.core.bounds import bounds
-from braze.core.dims import Dim, product, sym
+from braze.core.dims import Dim, product, substitute, sym
 from braze.core.elements import size_of
 from braze.engine.plan import (
     AxisSource,
@@ -257,7 +257,7 @@ def _steps(
                 kernel=codes[c.code],
                 name=f"{region.root.name} [{region.label}]",
                 buffers=tuple(refs),
-                params=tuple(a.sizes.index(p) for p in c.params),
+                params=tuple(a.sizes.index(substitute(p, launch.lowered.places)) for p in c.params),
                 parallel=c.launch.parallel,
                 after=hazards.step(i, reads, writes),
                 origins=region.origins,

@@ -138,7 +138,7 @@ class Tuner:
         missing = [i for i, seconds in enumerate(known) if seconds is None]
         if missing:
             try:
-                work = self.backend.workload(k.kernel, self.sizes)
+                work = self.backend.workload(k.kernel, {**self.sizes, **k.first.places})
             except MemoryError:
                 raise ExecutionError(
                     f"{k.place} can not be measured: its tensors at the opt shapes do not fit "

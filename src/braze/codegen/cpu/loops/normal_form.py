@@ -7,7 +7,7 @@ every access walks through evenly are merged; axes of one step disappear. Values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from braze.core.dims import Dim, exact_div, product
 from braze.core.dtypes import I64
 from braze.expr.fold import rewrite
 from braze.expr.guards import topological
-from braze.expr.loops import LoopKernel, LoopNest, Reduce, TensorSpec
+from braze.expr.loops import LoopKernel, LoopNest, TensorSpec, map_nest
 from braze.expr.scalar import UNARY, Expr, axis, const, load
 from braze.expr.simplify import Linear, linear, simplify
 
@@ -96,18 +96,6 @@ def _keep_heavy(nest: LoopNest, slots: Sequence[tuple[int, TensorSpec]]) -> Loop
 
 def _replace_term(root: Expr, term: Expr, value: Expr) -> Expr:
     return rewrite(root, lambda e: value if e == term else None)
-
-
-def map_nest(nest: LoopNest, change: Callable[[Expr], Expr]) -> LoopNest:
-    """The nest with every expression changed."""
-    return replace(
-        nest,
-        reduces=tuple(Reduce(r.kind, change(r.expr)) for r in nest.reduces),
-        stores=tuple(
-            replace(s, index=tuple(change(i) for i in s.index), expr=change(s.expr))
-            for s in nest.stores
-        ),
-    )
 
 
 def replace_axes(e: Expr, values: Mapping[int, Expr]) -> Expr:
