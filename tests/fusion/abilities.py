@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from braze.core.target import Preferences
+from braze.core.target import PREFERENCES, Preferences
 from braze.expr.loops import TensorSpec
 from braze.ops.lowering import AnchorSpec, SelectSpec
 
@@ -15,7 +15,7 @@ class NoTemplates:
     """Abilities of a backend that runs loop nests, and where it must, selections."""
 
     selects: bool = True
-    preferences: Preferences = field(default_factory=Preferences)
+    preferences: Preferences = PREFERENCES
 
     def supports(
         self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from braze.core.dtypes import F32
+from braze.core.target import PREFERENCES
 from braze.core.trace import Trace
 from braze.expr.guards import topological
 from braze.expr.loops import LoopKernel
 from braze.fusion import inline, legality
 from braze.fusion.growth import Growth
-from braze.fusion.legality import MAX_COST, MAX_READS
 from braze.fusion.lower import Lowerer
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
@@ -94,16 +94,16 @@ def test_three_thousand_steps_of_every_kind() -> None:
     graph = g.finish([("y", v)])
     found = kernels(graph)
     # a reshape that ends the rows otherwise is bytes again: one in 13 steps
-    assert 3000 / MAX_COST <= len(found) <= 3000 / 12
+    assert 3000 / PREFERENCES.max_cost <= len(found) <= 3000 / 12
     # index arithmetic of views adds to what the room counts
-    assert max(map(size, found)) <= 6 * MAX_COST
+    assert max(map(size, found)) <= 6 * PREFERENCES.max_cost
     g, v = chain(3000)
     check(g, [v], {"x": np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)})
 
 
 def test_one_kernel_may_be_deeper_than_the_stack() -> None:
     g, v = start()
-    for _ in range(MAX_COST - 1):
+    for _ in range(PREFERENCES.max_cost - 1):
         v = g.add1(Unary("neg"), v)
     graph = g.finish([("y", v)])
     assert len(kernels(graph)) == 1
@@ -125,8 +125,8 @@ def test_a_kernel_reads_a_bounded_number_of_tensors() -> None:
     for i in range(300):
         v = g.add1(Binary("add"), v, g.input(f"x{i}", TensorType(F32, (8,))))
     found = kernels(g.finish([("y", v)]))
-    assert max(len(k.inputs) for k in found) <= MAX_READS
-    assert len(found) <= 300 / (MAX_READS - 2) + 1
+    assert max(len(k.inputs) for k in found) <= PREFERENCES.max_reads
+    assert len(found) <= 300 / (PREFERENCES.max_reads - 2) + 1
 
 
 def test_shared_values_count_once_however_many_ways_lead_to_them() -> None:
@@ -147,7 +147,7 @@ def test_values_needed_at_many_places_fill_the_kernel() -> None:
         v = g.add1(Binary("add"), *ends)
     found = kernels(g.finish([("y", v)]))
     assert len(found) > 1
-    assert max(map(size, found)) <= 6 * MAX_COST
+    assert max(map(size, found)) <= 6 * PREFERENCES.max_cost
 
 
 def visits(build: Any, monkeypatch: pytest.MonkeyPatch) -> int:

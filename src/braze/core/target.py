@@ -7,7 +7,7 @@ targets (none: what this machine has). `braze.codegen.catalog` finds the backend
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 
 class Target(Protocol):
@@ -34,15 +34,20 @@ class Preferences:
     """What pays on a target: costs by which passes and fusion choose among right answers.
 
     Costs count instructions per element. cheap_cost: what may be computed again instead of stored;
-    heavy_cost: an exp, log, division or the like; max_cost: the most a kernel computes on the way;
-    small_elements: a tensor so small that computing it again beats a kernel of its own.
-    channels_last: numbers of spatial axes whose convolutions have templates that read channels
+    heavy_cost: an exp, log, division or the like; max_cost: the most that a kernel computes, what
+    its registers and the time to compile it bear; max_reads: the most tensors that a kernel reads
+    by being fused; small_elements: a tensor so small that computing it again beats a kernel of its
+    own. channels_last: numbers of spatial axes whose convolutions have templates that read channels
     last; narrow_columns: products of fewer columns waste what a wider one would use.
     """
 
     cheap_cost: int = 4
     heavy_cost: int = 20
     max_cost: int = 400
+    max_reads: int = 64
     small_elements: int = 4096
     channels_last: frozenset[int] = frozenset({1, 2})
     narrow_columns: int = 32
+
+
+PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from braze.fusion.legality import MAX_COST, MAX_READS, local_cost
+from braze.core.target import Preferences
+from braze.fusion.legality import local_cost
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Lowering, Pointwise, View
 
@@ -19,37 +20,41 @@ Home = Value | Node  # a kernel: the root value it stores, or the nest node it i
 
 @dataclass(slots=True)
 class _Kernel:
-    """cost: instructions of one element; reads: values it loads; places: see Growth._places."""
+    """cost: instructions of one element, `room` at most; reads: values it loads; places: see
+    Growth._places."""
 
     cost: int
     reads: set[Value]
-    room: int = MAX_COST
+    room: int
     places: dict[Value, frozenset[Hashable]] = field(default_factory=dict)
 
 
 class Growth:
     """The kernels of a graph as they are being formed."""
 
-    def __init__(self, graph: Graph, lowered: Mapping[Node, Lowering]) -> None:
+    def __init__(
+        self, graph: Graph, lowered: Mapping[Node, Lowering], costs: Preferences
+    ) -> None:
         self._graph = graph
         self._lowered = lowered
+        self._costs = costs
         self._kernels: dict[Home, _Kernel] = {}
 
     def open_nest(self, node: Node, count: int) -> None:
         """A kernel around `count` loop nests, each with room of its own."""
-        self._kernels[node] = _Kernel(0, self._read_by(node), count * MAX_COST)
+        self._kernels[node] = _Kernel(0, self._read_by(node), count * self._costs.max_cost)
 
     def open(self, root: Value) -> None:
         """A pointwise kernel that stores `root`."""
         node = self._graph.producer[root]
-        kernel = _Kernel(_charge(self._lowered[node]), self._read_by(node))
+        kernel = _Kernel(self._charge(node), self._read_by(node), self._costs.max_cost)
         kernel.places[root] = frozenset({()})
         self._kernels[root] = kernel
 
     def join(self, v: Value, homes: frozenset[Home]) -> bool:
         """Compute `v` inside all of `homes`; False, and nothing changed, where one has no room."""
         node = self._graph.producer[v]
-        inputs, charge = self._read_by(node), _charge(self._lowered[node])
+        inputs, charge = self._read_by(node), self._charge(node)
         found: list[tuple[_Kernel, int, set[Value], frozenset[Hashable]]] = []
         for home in homes:
             kernel = self._kernels[home]
@@ -57,7 +62,7 @@ class Growth:
             cost = kernel.cost + charge * len(places)
             fresh = inputs - kernel.reads
             reads = len(kernel.reads) - (v in kernel.reads) + len(fresh)
-            if cost > kernel.room or (reads > MAX_READS and reads > len(kernel.reads)):
+            if cost > kernel.room or (reads > self._costs.max_reads and reads > len(kernel.reads)):
                 return False
             found.append((kernel, cost, fresh, places))
         for kernel, cost, fresh, places in found:
@@ -94,7 +99,6 @@ class Growth:
             if v is not None and not (v in constants and all(d == 1 for d in v.shape))
         }
 
-
-def _charge(lowering: Lowering) -> int:
-    """Every step counts: thousands that cost nothing make an expression just as deep."""
-    return max(1, local_cost(lowering))
+    def _charge(self, node: Node) -> int:
+        """Every step counts: thousands that cost nothing make an expression just as deep."""
+        return max(1, local_cost(self._lowered[node], self._costs))

@@ -10,21 +10,18 @@ from dataclasses import dataclass
 
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, Interval, product, symbols
+from braze.core.target import Preferences
 from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 from braze.ir.graph import Graph, Value
 from braze.ops.lowering import Lowering, Pointwise, View
 
-# Operations that cost tens of instructions: not to be computed twice.
+# Operations that cost `Preferences.heavy_cost` on floats: not to be computed twice.
 HEAVY = frozenset({
     "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
     "acosh", "atanh", "erf", "pow", "mod", "fmod", "floordiv", "sqrt",
 })  # fmt: skip
-HEAVY_COST = 20
-CHEAP_COST = 4
-MAX_COST = 400  # of one element of a kernel: what registers and compile time bear
-MAX_READS = 64  # tensors that a kernel reads by being fused; ops with more inputs keep them
 Reason = str | None  # None: allowed
 
 
@@ -46,7 +43,7 @@ class Sizes:
         return total if isinstance(total, int) else bounds(total, self._env)[1]
 
 
-def expression_cost(root: Expr) -> int:
+def expression_cost(root: Expr, costs: Preferences) -> int:
     """Rough instruction count of one evaluation of `root`."""
     seen: set[Expr] = set()
     stack, cost = [root], 0
@@ -60,14 +57,14 @@ def expression_cost(root: Expr) -> int:
             continue  # index arithmetic is folded into addressing
         if e.args and e.op not in ("cast", "bitcast"):
             is_float_heavy = e.op in HEAVY and (e.dtype.is_float or e.op in ("pow",))
-            cost += HEAVY_COST if is_float_heavy else 1
+            cost += costs.heavy_cost if is_float_heavy else 1
     return cost
 
 
-def local_cost(lowering: Lowering) -> int:
+def local_cost(lowering: Lowering, costs: Preferences) -> int:
     """Cost of one element of a pointwise op or a view."""
     if isinstance(lowering, Pointwise):
-        return expression_cost(lowering.expr)
+        return expression_cost(lowering.expr, costs)
     if isinstance(lowering, View) and not lowering.reshape:
         return sum(1 for e in lowering.index if e.op != "axis") + (lowering.inside is not None)
     return 0
@@ -124,9 +121,9 @@ def prologue_allowed(reads: SlotReads) -> Reason:
     return "its elements are picked by computed indexes" if reads.computed else None
 
 
-def prologue_worthwhile(reads: SlotReads, value: Value, cost: int, sizes: Sizes) -> Reason:
+def prologue_worthwhile(reads: SlotReads, value: Value, is_cheap: bool, sizes: Sizes) -> Reason:
     """Inline only what is not computed many times over."""
     ratio = reads.loads / max(1, sizes.elements(value.shape))
-    if ratio > 4 or (ratio > 1.5 and cost > CHEAP_COST):
+    if ratio > 4 or (ratio > 1.5 and not is_cheap):
         return f"it would be computed {ratio:.1f} times"
     return None

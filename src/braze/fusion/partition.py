@@ -13,6 +13,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 from braze.core.errors import CompileError
+from braze.core.target import PREFERENCES, Preferences
 from braze.core.trace import Trace
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr, hole
@@ -77,13 +78,15 @@ def partition(
     fuse: bool = True,
     keep: frozenset[Value] = frozenset(),
     keep_all: bool = False,
+    costs: Preferences = PREFERENCES,
 ) -> Partition:
     """Split the graph into regions.
 
-    keep: values that must exist in memory (debug tensors); keep_all: every value that has memory
-    keeps it to itself, so that it can be read after a run.
+    costs: what pays on the target; keep: values that must exist in memory (debug tensors);
+    keep_all: every value that has memory keeps it to itself, so that it can be read after a run.
     """
-    question = Question(graph, lowered, keep | graph.output_values, fuse, trace, keep_all)
+    pinned = keep | graph.output_values
+    question = Question(graph, lowered, pinned, fuse, trace, costs, keep_all)
     placement = place_values(question)
     if fuse:
         _absorb_epilogues(question, placement)

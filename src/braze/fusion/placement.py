@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from braze.core.target import PREFERENCES, Preferences
 from braze.core.trace import Trace
 from braze.fusion.growth import Growth, Home
 from braze.fusion.legality import (
-    CHEAP_COST,
     Sizes,
     SlotReads,
     keeps_innermost,
@@ -26,15 +26,13 @@ from braze.fusion.region import Refusal
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Anchor, Lowering, Nest, Pointwise, View
 
-SMALL_ELEMENTS = 4096  # a view this small is not worth a kernel of its own
-
 
 @dataclass(frozen=True)
 class Question:
     """What is to be placed.
 
-    pinned: graph outputs and debug tensors, always in memory; keep_all: no output's binding holds
-    the bytes of another value.
+    pinned: graph outputs and debug tensors, always in memory; costs: what pays on the target;
+    keep_all: no output's binding holds the bytes of another value.
     """
 
     graph: Graph
@@ -42,6 +40,7 @@ class Question:
     pinned: frozenset[Value]
     fuse: bool
     trace: Trace
+    costs: Preferences = PREFERENCES
     keep_all: bool = False
 
     def is_fused(self, v: Value) -> bool:
@@ -106,7 +105,7 @@ class _Placer:
         self._sizes = Sizes(question.graph)
         self._cost = _costs(question)
         self._near_anchor = _epilogue_candidates(question)
-        self._growth = Growth(question.graph, question.lowered)
+        self._growth = Growth(question.graph, question.lowered, question.costs)
         self._nest_reads: dict[Node, dict[Value, list[SlotReads]]] = {}
         self._alias_sources: set[Value] = set()
         self._claimed: set[Value] = set()  # bases held by an output's binding
@@ -126,7 +125,7 @@ class _Placer:
             self._place_reshape(node, homes)
             return
         if homes and isinstance(low, View) and not keeps_innermost(low, v.type.rank):
-            homes = homes if self._sizes.elements(v.shape) <= SMALL_ELEMENTS else None
+            homes = homes if self._is_small(v) else None
         if not homes or not self._join(v, homes):
             self.done.in_memory.add(v)
             self._growth.open(v)
@@ -191,7 +190,13 @@ class _Placer:
         return frozenset(homes) or None
 
     def _cheap_to_repeat(self, v: Value) -> bool:
-        return self._cost[v] <= CHEAP_COST and self._sizes.elements(v.shape) <= SMALL_ELEMENTS
+        return self._is_cheap(v) and self._is_small(v)
+
+    def _is_cheap(self, v: Value) -> bool:
+        return self._cost[v] <= self.q.costs.cheap_cost
+
+    def _is_small(self, v: Value) -> bool:
+        return self._sizes.elements(v.shape) <= self.q.costs.small_elements
 
     def _homes_in(self, v: Value, user: Node) -> frozenset[Home] | None:
         low = self.q.lowered[user]
@@ -200,7 +205,8 @@ class _Placer:
         if not isinstance(low, (Pointwise, View)) or user.output in self.done.aliases:
             return None
         repeat = self._sizes.elements(user.output.shape) / max(1, self._sizes.elements(v.shape))
-        if repeat > 1.5 and self._cost[v] > (0 if repeat > 64 else CHEAP_COST):
+        is_free = self._cost[v] == 0 if repeat > 64 else self._is_cheap(v)
+        if repeat > 1.5 and not is_free:
             self.q.refuse(v, user, f"broadcasting would compute it {repeat:.0f} times")
             return None
         if isinstance(low, View) and v in self._near_anchor:
@@ -214,7 +220,7 @@ class _Placer:
             return None
         for reads in self._nest_reads[user][v]:
             why = prologue_allowed(reads) or prologue_worthwhile(
-                reads, v, self._cost[v], self._sizes
+                reads, v, self._is_cheap(v), self._sizes
             )
             if why is not None:
                 self.q.refuse(v, user, why)
@@ -228,6 +234,7 @@ def _costs(question: Question) -> dict[Value, int]:
     Only small costs are compared with each other, so sums end a little above them.
     """
     cost: dict[Value, int] = {}
+    most = question.costs.cheap_cost
     for node in question.graph.nodes:
         low = question.lowered[node]
         for v in node.outputs:
@@ -235,7 +242,7 @@ def _costs(question: Question) -> dict[Value, int]:
         if isinstance(low, (Pointwise, View)):
             above = (v for v in set(node.inputs) if v is not None and v not in question.pinned)
             below = sum(cost.get(v, 0) for v in above)
-            cost[node.output] = min(CHEAP_COST + 1, local_cost(low) + below)
+            cost[node.output] = min(most + 1, local_cost(low, question.costs) + below)
     return cost
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from braze.core.target import Preferences
+from braze.core.target import PREFERENCES, Preferences
 from braze.expr.loops import TensorSpec
 from braze.ir.graph import Node, Value
 from braze.ops.lowering import Anchor, AnchorSpec
@@ -32,7 +32,7 @@ class Abilities(Protocol):
 class Unlimited:
     """Abilities of a backend that has a template for everything."""
 
-    preferences: Preferences = field(default_factory=Preferences)
+    preferences: Preferences = PREFERENCES
 
     def supports(
         self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]

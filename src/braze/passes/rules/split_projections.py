@@ -9,7 +9,6 @@ which reads whole tensors; the smaller products write each part where it is need
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -24,8 +23,6 @@ from braze.ops.product.matmul import MatMul
 from braze.ops.writing.axes import reshape_groups
 from braze.passes.base import PassContext
 from braze.passes.rewrite import describe, operand, producer
-
-MIN_COLUMNS: Final = 32  # narrower products would leave vector lanes idle
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,8 @@ def _split(matmul: Node, editor: GraphEditor, ctx: PassContext) -> bool:
     if not slices:
         return False
     parts = [_columns(s, result, editor) for s in slices]
-    if any(p is None or p[1] < MIN_COLUMNS or not _feeds_attention(s.output, editor)
+    least = ctx.backend.preferences.narrow_columns
+    if any(p is None or p[1] < least or not _feeds_attention(s.output, editor)
            for s, p in zip(slices, parts, strict=True)):  # fmt: skip
         return False
     for node, part in zip(slices, parts, strict=True):

@@ -21,18 +21,17 @@ from braze.passes.rewrite import operand
 
 # ops that are converted wherever they stand; others with a layout only follow their operand
 CONVERTED: Final = (Conv, ConvTranspose)
-MAX_RANK: Final = 4  # volumes have no template: nothing is gained
 
 
 def channels_last(graph: Graph, ctx: PassContext) -> Graph:
-    """Convert convolutions over one or two spatial axes."""
+    """Convert the convolutions whose templates read channels last."""
     editor = GraphEditor(graph)
     channels_last_of: dict[Value, Value] = {}
     for node in editor.walk():
         if not isinstance(node.op, CONVERTED) or node.op.layout != "NCHW":
             continue
         x = operand(node)
-        if x.type.rank > MAX_RANK:
+        if x.type.rank - 2 not in ctx.backend.preferences.channels_last:
             continue
         to_first = channels_first(x.type.rank)
         built = editor.rewriter([node])
