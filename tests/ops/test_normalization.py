@@ -235,13 +235,53 @@ def test_batch_norm_with_constants_folds_them() -> None:
     np.testing.assert_allclose(folded, fed, rtol=1e-5, atol=1e-6)
 
 
-def test_batch_norm_training_is_refused() -> None:
+def training_inputs(shape: tuple[int, ...], dtype: str) -> dict[str, np.ndarray]:
+    channels = shape[1]
+    # far from zero: E[x^2] - E[x]^2 would cancel
+    x = normal(*shape) + 20 * np.arange(channels).reshape(-1, *(1,) * (len(shape) - 2))
+    vectors = {k: np.abs(normal(channels, seed=i)) + 0.5 for i, k in enumerate("sbmv", 1)}
+    return {"x": x.astype(dtype), **{k: v.astype(dtype) for k, v in vectors.items()}}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("shape", [(1, 6, 9), (4, 3), (2, 3, 4, 5), (3, 2, 2, 3, 2)])
+@pytest.mark.parametrize("constant", [False, True])
+def test_batch_norm_in_training_mode(constant: bool, shape: tuple[int, ...], dtype: str) -> None:
+    given = training_inputs(shape, dtype)
+    inputs, constants = ({}, given) if constant else (given, {})
+    # a mean near 100 carries a float32 rounding of 1e-5; float16 outputs round to 1e-3 of values
+    # below 10, and to 0.06 of the mean
+    loose, coarse = (4e-3, 0.15) if dtype == "float16" else (1e-4, 1e-4)
+    attributes = {"training_mode": 1, "momentum": 0.75, "epsilon": 1e-3}
+    attributes["lowering"] = (loose, loose)
+    y, mean, var = run_node(
+        "BatchNormalization", inputs, 15, constants, num_outputs=3, **attributes
+    )
+    axes = (0, *range(2, len(shape)))
+    x, s, b, m, v = (a.astype("f8") for a in given.values())
+    column = (-1, *(1,) * (len(shape) - 2))
+    want_mean, want_var = x.mean(axes), x.var(axes)
+    scaled = (x - want_mean.reshape(column)) / np.sqrt(want_var + 1e-3).reshape(column)
+    np.testing.assert_allclose(
+        y, scaled * s.reshape(column) + b.reshape(column), rtol=loose, atol=loose
+    )
+    np.testing.assert_allclose(mean, m * 0.75 + want_mean * 0.25, rtol=loose, atol=coarse)
+    np.testing.assert_allclose(var, v * 0.75 + want_var * 0.25, rtol=loose, atol=loose)
+    (alone,) = run_node("BatchNormalization", inputs, 14, constants, **attributes)
+    np.testing.assert_array_equal(alone, y)
+
+
+def test_batch_norm_of_old_training_and_of_elements_is_refused() -> None:
     x, s = normal(2, 3), np.ones(3, np.float32)
     inputs = {"x": x, "s": s, "b": s, "m": s, "v": s}
-    with pytest.raises(BrazeError, match="training"):
-        run_node("BatchNormalization", inputs, 15, num_outputs=3, training_mode=1)
+    with pytest.raises(BrazeError, match="training mode only"):
+        run_node("BatchNormalization", inputs, 15, num_outputs=3)
+    with pytest.raises(BrazeError, match="training mode only"):
+        run_node("BatchNormalization", inputs, 9, num_outputs=5)
     with pytest.raises(BrazeError, match="spatial"):
         run_node("BatchNormalization", inputs, 7, spatial=0)
+    with pytest.raises(BrazeError, match="batch axis"):
+        run_node("BatchNormalization", {**inputs, "x": normal(3)}, 15, training_mode=1)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 9])

@@ -6,6 +6,7 @@ from braze.core.dtypes import BF16, F16, F32, F64, DType, from_onnx
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import OnnxNode
+from braze.ops.move.shape import reshape
 from braze.ops.norm.batch_norm import BatchNorm
 from braze.ops.norm.channel_norm import GroupNorm, InstanceNorm
 from braze.ops.norm.local_norm import LpNormalize, Lrn
@@ -63,17 +64,49 @@ def import_instance_norm(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 
 def import_batch_norm(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """BatchNormalization with given statistics.
+    """BatchNormalization with given statistics, or with those of x (training_mode, opset 14 on).
 
-    The training outputs (training_mode since opset 14, five outputs before) are refused; so is
-    spatial=0 (opset 7, 8), one statistic an element.
+    The five outputs of training before opset 14 are refused; so is spatial=0 (opset 7, 8), one
+    statistic an element.
     """
-    if n.attr("training_mode", 0) or n.num_outputs > 1:
-        raise n.unsupported("training mode is not supported; export the model for inference")
+    training = n.opset >= 14 and bool(n.attr("training_mode", 0))
+    if n.num_outputs > 1 and not training:
+        raise n.unsupported(
+            "statistics are outputs of training mode only (training_mode=1, opset 14 or later); "
+            "export the model for inference"
+        )
     if n.opset < 9 and not n.attr("spatial", 1):
         raise n.unsupported("spatial=0 is not supported; export with opset 9 or later")
     op = BatchNorm(float(n.attr("epsilon", 1e-5)))
-    return (g.add1(op, *(n.need(i) for i in range(5))),)
+    x, scale, bias, *given = (n.need(i) for i in range(5))
+    if not training:
+        return (g.add1(op, x, scale, bias, *given),)
+    statistics = _channel_statistics(n, g, x)
+    keep = float(n.attr("momentum", 0.9))
+    running = (_running(g, old, new, keep) for old, new in zip(given, statistics, strict=True))
+    return (g.add1(op, x, scale, bias, *statistics), *running)
+
+
+def _channel_statistics(n: OnnxNode, g: GraphBuilder, x: Value) -> tuple[Value, Value]:
+    """Mean and variance (of the population, around the mean) of each channel of [N, C, ...]."""
+    if x.type.rank < 2:
+        raise n.unsupported("training mode of a vector; give x a batch axis and a channel axis")
+    axes = (0, *range(2, x.type.rank))
+    x = cast_to(g, x, compute_type(x.dtype))
+    mean = g.add1(Reduce("mean", axes, True), x)
+    deviation = g.add1(Binary("sub"), x, mean)
+    variance = g.add1(Reduce("mean", axes, False), g.add1(Binary("mul"), deviation, deviation))
+    return reshape(g, mean, (x.shape[1],)), variance
+
+
+def _running(g: GraphBuilder, old: Value, new: Value, keep: float) -> Value:
+    """old * keep + new * (1 - keep), in the type of `old`."""
+    wide = compute_type(old.dtype)
+    parts = [
+        g.add1(Binary("mul"), cast_to(g, v, wide), constant_like(g, share, wide))
+        for v, share in ((old, keep), (new, 1 - keep))
+    ]
+    return cast_to(g, g.add1(Binary("add"), *parts), old.dtype)
 
 
 def import_lrn(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
