@@ -87,7 +87,7 @@ def import_crashing(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 def import_const_needed(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     if g.sizes(n.need(1)) is None:
-        raise n.unsupported("the shape is computed from tensor data; make it a constant")
+        raise n.needs_content(1, "the shape is computed from tensor data; make it a constant")
     return (g.add1(Same(), n.need(0)),)
 
 

@@ -13,6 +13,7 @@ from braze.core.errors import (
     BindingError,
     BrazeError,
     DTypeError,
+    InternalError,
     ModelError,
     ProfileError,
     ShapeError,
@@ -20,7 +21,10 @@ from braze.core.errors import (
 )
 from braze.frontend.onnx.findings import ImportRefusal
 from braze.frontend.onnx.importer import check_model, import_model, import_network
-from braze.ir.graph import Graph
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import Graph, Value
+from braze.ops.base import OnnxNode
+from braze.ops.catalog import IMPORTERS
 from braze.ops.evaluator import evaluate
 from tests.frontend.onnx_models import FAKES, INT64, Same, Sum2, info, model, tensor
 
@@ -165,9 +169,10 @@ def test_all_problems_are_reported_at_once() -> None:
     assert [f.node for f in caught.value.findings] == ["first", "second", "third"]
 
 
-def test_stray_exceptions_become_model_errors_that_name_the_node() -> None:
-    with pytest.raises(ModelError, match=r"'bad' \(Floor\).*KeyError.*surprise"):
+def test_stray_exceptions_are_bugs_of_braze_that_name_the_node() -> None:
+    with pytest.raises(InternalError, match=r"'bad' \(Floor\).*KeyError.*surprise") as caught:
         load(model([node("Floor", ["x"], ["y"], "bad")], [X], [Y]))
+    assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_check_model_lists_every_live_node() -> None:
@@ -418,6 +423,21 @@ def test_ops_without_importer_use_the_body_of_their_schema() -> None:
         import_model(proto, importers=importers)
     # the body is Less, Equal, Or: its missing ops are what is reported
     assert "Less" in str(caught.value) and "'n" in str(caught.value)
+
+
+def test_an_importer_that_refuses_leaves_no_guard_behind() -> None:
+    def start_and_refuse(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+        x = n.need(0)
+        g.unify(x.shape[0], 2, "a guess of a fused form")
+        g.add1(Same(), x)
+        raise n.unsupported("no fused form")
+
+    importers = {**IMPORTERS, ("", "HardSwish"): start_and_refuse}
+    proto = model([node("HardSwish", ["x"], ["y"])], [info("x", ["n", 3])], [Y], opset=14)
+    graph = import_model(proto, importers=importers, shapes={"x": ((1, 3), (2, 3), (8, 3))})
+    # the body of the op took over
+    assert "Same" not in ops(graph) and len(graph.nodes) > 1
+    assert not graph.guards
 
 
 def branch(name: str, op: str, source: str) -> onnx.GraphProto:

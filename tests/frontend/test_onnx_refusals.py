@@ -240,3 +240,72 @@ def test_mel_weight_matrix_of_absurd_size() -> None:
     for bins, length in ((1 << 30, 1 << 30), (1, 1 << 40), (1 << 24, 1)):
         assert "too large" in refused(mel(bins, length, 16000), UnsupportedOpError)
     assert "rate 0" in refused(mel(8, 16, 0), ModelError)
+
+
+# ---- types and remedies -----------------------------------------------------------------------
+
+TEXT = helper.make_tensor("t", TensorProto.STRING, [1], [b"a"])
+STRING_CONSTANTS = [{"value": TEXT}, {"value_string": "a"}, {"value_strings": ["a", "b"]}]
+
+
+@pytest.mark.parametrize("attributes", STRING_CONSTANTS, ids=lambda a: next(iter(a)))
+def test_string_constants_are_refused_where_they_are_used(attributes: dict[str, object]) -> None:
+    text = node("Constant", [], ["c"], "text", **attributes)
+    import_model(model([text, node("Relu", ["x"], ["y"])], [X], [ANY]))
+    used = [text, node("Concat", ["c", "x"], ["y"], "user", axis=0)]
+    message = refused(model(used, [X], [ANY]), UnsupportedOpError)
+    assert "node 'user' (Concat)" in message and "STRING" in message
+    assert message.count("'text'") == 1
+
+
+def test_attributes_of_no_number_type_are_unsupported() -> None:
+    bad = node("ConstantOfShape", ["s"], ["y"], "fill", value=TEXT)
+    proto = model([bad], [], [ANY], initializers=[tensor("s", np.array([2]))])
+    message = refused(proto, UnsupportedOpError)
+    assert "node 'fill' (ConstantOfShape): attribute 'value' has element type STRING" in message
+
+
+def resized(scale: list[onnx.NodeProto]) -> onnx.ModelProto:
+    """An image [1, 3, h, w] resized by the tensor "scale" that the nodes compute."""
+    nodes = [*scale, node("Resize", ["x", "", "scale"], ["y"], "resize")]
+    numbers = [tensor("first", np.array([0])), tensor("target", np.float32([1, 3, 8, 8]))]
+    return model(nodes, [info("x", [1, 3, "h", "w"])], [ANY], initializers=numbers, opset=13)
+
+
+PROFILE = {"x": ((1, 3, 4, 4), (1, 3, 8, 8), (1, 3, 64, 64))}
+
+
+def test_remedy_for_what_depends_on_sizes() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Cast", ["s"], ["f"], to=FLOAT),
+        node("Div", ["target", "f"], ["scale"]),
+    ]
+    text = refused(resized(nodes), UnsupportedOpError, shapes=PROFILE)
+    assert "shapes={'x': (1, 3, ..., ...)}" in text and "values=" not in text
+    import_model(resized(nodes), shapes={"x": (1, 3, 16, 4)})
+
+
+def test_remedy_for_what_depends_on_an_image() -> None:
+    nodes = [node("ReduceMax", ["x"], ["scale"], axes=[1, 2, 3], keepdims=0)]
+    text = refused(resized(nodes), UnsupportedOpError, shapes=PROFILE)
+    assert "content of 'x', so no option fixes it" in text and "values=" not in text
+
+
+def test_remedy_for_what_depends_on_a_parameter() -> None:
+    proto = model([node("Expand", ["x", "s"], ["y"])], [X, info("s", [2], INT64)], [ANY])
+    assert "values={'s': ...}" in refused(proto, UnsupportedOpError)
+    import_model(proto, values={"s": [2, 3]})
+
+
+def test_remedy_for_a_condition_on_sizes() -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("ReduceMax", ["s"], ["most"], keepdims=0),
+        node("Greater", ["most", "two"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=branch("t", "Relu"), else_branch=branch("e", "Neg")),
+    ]
+    proto = model(nodes, [info("x", ["n"])], [ANY], initializers=[tensor("two", np.array(2))])
+    text = refused(proto, UnsupportedOpError, shapes={"x": ((1,), (2,), (4,))})
+    assert "shapes={'x': (...,)}" in text
+    import_model(proto, shapes={"x": ((3,), (4,), (5,))})

@@ -61,5 +61,9 @@ class FileError(BrazeError):
     """A file cannot be read or written: it does not exist, is no file, or there is no room."""
 
 
+class InternalError(BrazeError):
+    """braze failed where it must not: a bug (please report it); what was raised is chained."""
+
+
 class CompileError(BrazeError):
     """No kernel could be generated for a region (names the region and every refusal)."""

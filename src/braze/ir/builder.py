@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,17 @@ class GraphBuilder:
         count = self._names.get(hint, -1) + 1
         self._names[hint] = count
         return hint if count == 0 else self.fresh_name(f"{hint}_{count}")
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Take back the nodes and guards that the block added, if it raises."""
+        nodes, guards = len(self.nodes), len(self.guards)
+        try:
+            yield
+        except BaseException:
+            del self.nodes[nodes:]
+            self.guards = dict.fromkeys(list(self.guards)[:guards])
+            raise
 
     def input(self, name: str, type_: TensorType) -> Value:
         """Add a graph input; raises ShapeError for a size braze cannot hold."""

@@ -120,6 +120,14 @@ def _specialized(value: Any, env: Mapping[str, int]) -> Any:
     return value
 
 
+class ContentNeededError(UnsupportedOpError):
+    """The content of one input must be known when the model is built. input: its position."""
+
+    def __init__(self, message: str, input: int) -> None:
+        super().__init__(message)
+        self.input = input
+
+
 @dataclass(frozen=True)
 class OnnxNode:
     """A decoded ONNX node without protobuf.
@@ -155,6 +163,10 @@ class OnnxNode:
     def unsupported(self, why: str) -> UnsupportedOpError:
         """An error that names this node, its op and `why` (one clause: what and what to do)."""
         return UnsupportedOpError(f"node {self.name!r} ({self.op_type}, opset {self.opset}): {why}")
+
+    def needs_content(self, index: int, why: str) -> ContentNeededError:
+        """Like `unsupported`, for what the known content of input `index` would lift."""
+        return ContentNeededError(str(self.unsupported(why)), index)
 
     def invalid(self, why: str) -> ModelError:
         """An error for a node that breaks the rules of its op (no function body can help it)."""

@@ -15,6 +15,12 @@ from braze.ops.product import attention, conv, conv_transpose, deform_conv, eins
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
 
+# ops whose output sizes depend on the content of one input: its position
+SIZED_BY_CONTENT: Final[Mapping[tuple[str, str], int]] = {
+    ("", "Compress"): 1,
+    ("", "NonZero"): 0,
+}
+
 IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- elementwise, reductions, normalisations, constants ---
     ("", "Neg"): elementwise.unary_importer("neg"),

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from braze.core.errors import BrazeError, ModelError, UnsupportedOpError
+from braze.core.errors import (
+    BrazeError,
+    ExecutionError,
+    InternalError,
+    ModelError,
+    UnsupportedOpError,
+)
 from braze.frontend.onnx.records import NodeRecord
+from braze.ops.base import ContentNeededError
 
 MAX_LISTED = 100
 
@@ -17,7 +24,8 @@ class Finding:
 
     node, op_type, domain: the ONNX node ("" for a finding about a graph input); reason: why not,
     one sentence that names the node ("" when supported); error: the class of error it is;
-    inputs: graph inputs whose content, when given with `values`, may lift the refusal.
+    inputs: graph inputs whose content, when given with `values`, may lift the refusal; cause: what
+    was raised, when that was no BrazeError (a bug of ours).
     """
 
     node: str
@@ -27,6 +35,7 @@ class Finding:
     reason: str = ""
     error: type[BrazeError] | None = None
     inputs: tuple[str, ...] = ()
+    cause: Exception | None = None
 
 
 class ImportRefusal(UnsupportedOpError):
@@ -43,14 +52,16 @@ class NoSuchOpError(UnsupportedOpError):
 
 def node_error(node: NodeRecord, error: Exception) -> BrazeError:
     """`error` as a BrazeError whose message names the node."""
+    text = str(error)
+    if isinstance(error, ContentNeededError):
+        return UnsupportedOpError(text if node.name in text else f"{node.where}: {text}")
     if isinstance(error, BrazeError):
-        text = str(error)
-        if node.name in text:
-            return error
-        return type(error)(f"{node.where}: {text}")
-    return ModelError(
-        f"{node.where}: cannot be imported ({type(error).__name__}: {error}); check its inputs and "
-        "attributes, and report it to braze if they are right"
+        return error if node.name in text else type(error)(f"{node.where}: {text}")
+    if isinstance(error, MemoryError):
+        return ExecutionError(f"{node.where}: memory ran out while it was imported ({text})")
+    return InternalError(
+        f"{node.where}: its import failed ({type(error).__name__}: {text}), which is a bug of "
+        "braze; please report it with the model"
     )
 
 
@@ -71,6 +82,7 @@ def raise_findings(findings: Sequence[Finding]) -> None:
     else:
         listed = "\n  ".join(shown)
         message = f"{len(lines)} problems keep this model from being built:\n  {listed}"
+    cause = next((f.cause for f in bad if f.cause is not None), None)
     if any(f.error is not None and issubclass(f.error, UnsupportedOpError) for f in bad):
-        raise ImportRefusal(message, bad)
-    raise (bad[0].error or ModelError)(message)
+        raise ImportRefusal(message, bad) from cause
+    raise (bad[0].error or ModelError)(message) from cause

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from braze.core.errors import ModelError, UnsupportedOpError
+from braze.core.dtypes import BOOL
+from braze.core.errors import BrazeError, ModelError, UnsupportedOpError
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
 from braze.frontend.onnx.functions import bind_attributes, call_attributes
 from braze.frontend.onnx.legacy import FIRST_MODERN_OPSET, modernize
@@ -17,6 +18,7 @@ from braze.frontend.onnx.records import (
     GraphRecord,
     ModelRecord,
     NodeRecord,
+    Unreadable,
 )
 from braze.frontend.onnx.schemas import (
     check_node,
@@ -26,9 +28,11 @@ from braze.frontend.onnx.schemas import (
     has_function,
 )
 from braze.frontend.onnx.scope import Bound, Poison, Refused, Scope
+from braze.frontend.onnx.sources import Sources
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
-from braze.ops.base import Importer, OnnxNode
+from braze.ops.base import ContentNeededError, Importer, OnnxNode
+from braze.ops.catalog import SIZED_BY_CONTENT
 
 MIN_OPSET = 1
 MAX_OPSET = 28
@@ -51,8 +55,7 @@ class NodeImporter:
         self._model = model
         self._importers = importers
         self._count = 0
-        # run-time value -> graph inputs it is computed from
-        self._sources = {v: frozenset([v.name]) for v in builder.inputs}
+        self._sources = Sources(builder)
 
     def run(self, nodes: Sequence[NodeRecord], scope: Scope, opsets: Mapping[str, int]) -> None:
         """Import ordered nodes into `scope`; failures are recorded and poison their outputs."""
@@ -82,6 +85,9 @@ class NodeImporter:
         for value in inputs:
             if isinstance(value, Refused):
                 raise UnsupportedOpError(f"{node.where}: {value.why}, which braze does not run")
+        unreadable = _unreadable(node)
+        if unreadable is not None:
+            return unreadable
         opset = self._opset(node, opsets)
         signature = find_signature(node.op_type, node.domain, opset)
         why = check_node(node, signature) if signature is not None else None
@@ -143,12 +149,9 @@ class NodeImporter:
         builder = self._builder
         first = len(builder.nodes)
         builder.origins, builder.tensors = (node.name,), tuple(filter(None, node.outputs))
-        outputs = self._importers[node.domain, node.op_type](decoded, builder)
-        for made in builder.nodes[first:]:
-            sources = frozenset[str]().union(
-                *(self._sources.get(v, frozenset()) for v in made.inputs if v is not None)
-            )
-            self._sources.update((v, sources) for v in made.outputs)
+        with builder.undone_on_error():  # a function body may take over
+            outputs = self._importers[node.domain, node.op_type](decoded, builder)
+        self._sources.add(builder.nodes[first:])
         self.findings.append(Finding(node.name, node.op_type, node.domain, supported=True))
         return outputs
 
@@ -188,11 +191,16 @@ class NodeImporter:
         """If with a condition known at build time: import the branch that is taken."""
         if isinstance(inputs[0], Poison):
             return self._poison(node, scope)
-        condition = self._builder.array(inputs[0] if isinstance(inputs[0], Value) else None)
+        given = inputs[0] if isinstance(inputs[0], Value) else None
+        condition = self._builder.array(given)
+        known = self._builder.sizes(given)
+        if condition is None and known is not None and given is not None and given.dtype is BOOL:
+            condition = known.astype(np.bool_)  # a comparison of sizes that the profiles decide
         if condition is None:
-            raise UnsupportedOpError(
+            raise ContentNeededError(
                 f"{node.where}: the condition is computed at run time, and control flow is not "
-                "supported yet; make the condition a constant"
+                "supported yet; make the condition a constant",
+                0,
             )
         if condition.size != 1 or condition.dtype != np.bool_:
             raise ModelError(
@@ -237,7 +245,7 @@ class NodeImporter:
 
     def _check_could_run(self, node: NodeRecord, inputs: Sequence[Bound], opset: int) -> None:
         """Refuse what would be refused even if the poisoned inputs were not."""
-        position = _CONTENT_INPUTS.get(node.op_type) if node.domain == "" else None
+        position = SIZED_BY_CONTENT.get((node.domain, node.op_type))
         if position is not None and self._is_computed(inputs[position]):
             raise UnsupportedOpError(
                 f"{node.where}: the size of its result depends on data computed at run time, which "
@@ -281,11 +289,14 @@ class NodeImporter:
 
     def _fail(self, node: NodeRecord, scope: Scope, error: Exception) -> None:
         wrapped = node_error(node, error)
-        inputs = self._runtime_sources(node, scope)
         reason = str(wrapped)
-        if inputs and isinstance(wrapped, UnsupportedOpError) and "constant" in reason:
-            example = ", ".join(f"{name!r}: ..." for name in inputs)
-            reason += f" (or pass the content as values={{{example}}})"
+        inputs: tuple[str, ...] = ()
+        if isinstance(error, ContentNeededError):
+            value = scope[node.inputs[error.input]]
+            if isinstance(value, Value):
+                inputs = self._sources.parameters(value)
+                remedy = self._sources.remedy(value)
+                reason += f" ({remedy})" if remedy else ""
         self.findings.append(
             Finding(
                 node=node.name,
@@ -295,30 +306,25 @@ class NodeImporter:
                 reason=reason,
                 error=type(wrapped),
                 inputs=inputs,
+                cause=None if isinstance(error, BrazeError) else error,
             )
         )
 
-    def _runtime_sources(self, node: NodeRecord, scope: Scope) -> tuple[str, ...]:
-        """Graph inputs that feed the node's later (parameter-like) inputs without known content."""
-        names: dict[str, None] = {}
-        for position, name in enumerate(node.inputs):
-            value = scope[name] if name and name in scope else None
-            is_parameter = position > 0 or node.op_type in _PARAMETER_FIRST
-            if is_parameter and isinstance(value, Value) and self._builder.array(value) is None:
-                names.update(dict.fromkeys(sorted(self._sources.get(value, ()))))
-        return tuple(names)
 
+def _unreadable(node: NodeRecord) -> list[Bound] | None:
+    """The outputs of a node with an attribute that braze has no data for; None for other nodes.
 
-# ops whose output sizes depend on the content of one input: its position
-_CONTENT_INPUTS = {"Compress": 1, "NonZero": 0}
-
-# ops whose first input is a parameter rather than data
-_PARAMETER_FIRST = {
-    "BlackmanWindow",
-    "ConstantOfShape",
-    "HammingWindow",
-    "HannWindow",
-    "If",
-    "MelWeightMatrix",
-    "Range",
-}
+    A constant nobody reads (a string, say) is no problem: it is refused where it is used. Raises
+    UnsupportedOpError for other ops.
+    """
+    is_constant = node.op_type == "Constant" and node.domain == ""
+    for key, value in node.attributes.items():
+        text = is_constant and key.startswith("value_string")
+        why = value.why if isinstance(value, Unreadable) else "element type STRING" if text else ""
+        if why and is_constant:
+            return [Refused(f"the tensor of {node.where} has {why}")]
+        if why:
+            raise UnsupportedOpError(
+                f"{node.where}: attribute {key!r} has {why}, which braze does not run"
+            )
+    return None

@@ -25,7 +25,7 @@ from braze.frontend.onnx.records import (
     Unreadable,
     ValueRecord,
 )
-from braze.frontend.onnx.tensors import ExternalData, decode_tensor, onnx_type_name
+from braze.frontend.onnx.tensors import ExternalData, decode_sparse, decode_tensor, onnx_type_name
 
 ModelSource = Union[
     str, "os.PathLike[str]", bytes, bytearray, memoryview, onnx.ModelProto, ModelRecord
@@ -152,20 +152,17 @@ class _Decoder:
     def _graph(self, proto: onnx.GraphProto, where: str, depth: int) -> GraphRecord:
         if depth > MAX_GRAPH_DEPTH:
             raise ModelError(f"{where}: subgraphs are nested deeper than {MAX_GRAPH_DEPTH}")
-        if proto.sparse_initializer:
-            name = text(proto.sparse_initializer[0].values.name)
-            raise ModelError(
-                f"sparse initializer {name!r} is not supported; store it as a dense tensor"
-            )
         nodes = tuple(self._node(n, i, depth) for i, n in enumerate(proto.node))
         initializers: dict[str, TensorRecord | Unreadable] = {}
-        for t in proto.initializer:
-            name = text(t.name)
+        tensors = [(t.name, decode_tensor, t) for t in proto.initializer]
+        tensors += [(t.values.name, decode_sparse, t) for t in proto.sparse_initializer]
+        for given, decode, t in tensors:
+            name = text(given)
             if not name:
                 raise ModelError(f"{where or 'the graph'} has an initializer without a name")
             if name in initializers:
                 raise ModelError(f"initializer {name!r} is defined twice")
-            initializers[name] = decode_tensor(t, self._external, f"initializer {name!r}")
+            initializers[name] = decode(t, self._external, f"initializer {name!r}")
         return GraphRecord(
             name=text(proto.name),
             inputs=tuple(_input(v) for v in proto.input),
@@ -220,12 +217,16 @@ class _Decoder:
             return tuple(getattr(a, kind.lower()))
         if kind == "STRINGS":
             return tuple(s.decode("utf-8", "surrogateescape") for s in a.strings)
-        if kind == "TENSOR":
-            record = decode_tensor(a.t, self._external, place)
+        if kind in ("TENSOR", "SPARSE_TENSOR"):
+            record = (
+                decode_tensor(a.t, self._external, place)
+                if kind == "TENSOR"
+                else decode_sparse(a.sparse_tensor, self._external, place)
+            )
             return record if isinstance(record, Unreadable) else record.array
         if kind == "GRAPH":
             return self._graph(a.g, place, depth + 1)
-        return Unreadable(f"{place} has type {kind}")
+        return Unreadable(f"type {kind}")
 
 
 _SCALARS = {"FLOAT": "f", "INT": "i"}

@@ -17,7 +17,7 @@ import onnx.defs
 
 from braze.core.errors import UnsupportedOpError
 from braze.frontend.onnx.proto import decode_attribute, decode_function
-from braze.frontend.onnx.records import AttributeRef, FunctionRecord, NodeRecord, Unreadable
+from braze.frontend.onnx.records import AttributeRef, FunctionRecord, NodeRecord
 from braze.ir.graph import TensorType
 
 # names of element types in schemas, where they are not braze's
@@ -109,8 +109,6 @@ def check_node(node: NodeRecord, signature: Signature) -> str | None:
         value = node.attributes[key]
         if isinstance(value, AttributeRef):
             return f"attribute {key!r} refers to attribute {value.name!r} outside a function"
-        if isinstance(value, Unreadable):
-            return value.why
     missing = sorted(k for k in signature.required if k not in node.attributes)
     if missing:
         return f"attribute {missing[0]!r} is missing; the op needs it"

@@ -64,7 +64,7 @@ class Scope:
         if name in self._initializers:
             record = self._initializers[name]
             if isinstance(record, Unreadable):
-                return Refused(record.why)
+                return Refused(f"initializer {name!r} has {record.why}")
             value = self._builder.constant(record.array, self.prefix + name)
             self._bound[name] = value
             return value

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from braze.core.dtypes import BF16, BY_ONNX, DType
+from braze.core.dtypes import BF16, BY_ONNX, I64, DType
 from braze.core.elements import size_of, unpack
 from braze.core.errors import ModelError
 from braze.frontend.onnx.records import TensorRecord, Unreadable
@@ -28,6 +28,7 @@ _FIELDS = {
 _DEFAULT_FIELD = "int32_data"
 MAX_RANK = 64
 MAX_BYTES = 1 << 46
+MAX_DENSE_BYTES = 1 << 32  # of a sparse tensor, which takes no room in the file
 
 
 class ExternalData:
@@ -135,7 +136,7 @@ def decode_tensor(
     """
     dtype = BY_ONNX.get(proto.data_type)
     if dtype is None:
-        return Unreadable(f"{where} has element type {onnx_type_name(proto.data_type)}")
+        return Unreadable(f"element type {onnx_type_name(proto.data_type)}")
     if proto.HasField("segment"):
         raise ModelError(f"{where}: segmented tensors are not supported; save the model again")
     shape = tuple(proto.dims)
@@ -156,6 +157,40 @@ def decode_tensor(
     if dtype.kind == "b":
         flat = flat.view(np.uint8) != 0
     return TensorRecord(proto.name, dtype, flat.reshape(shape))
+
+
+def decode_sparse(
+    proto: onnx.SparseTensorProto, external: ExternalData, where: str
+) -> TensorRecord | Unreadable:
+    """A sparse tensor as a dense one (zeros where it holds nothing).
+
+    indices: positions in row-major order [count], or an index an axis [count, rank]. Raises
+    ModelError, naming `where`, when they do not fit or the dense tensor is too large.
+    """
+    values = decode_tensor(proto.values, external, f"{where}: its values")
+    places = decode_tensor(proto.indices, external, f"{where}: its indices")
+    if isinstance(values, Unreadable):
+        return values
+    if isinstance(places, Unreadable) or places.dtype is not I64:
+        raise ModelError(f"{where}: its indices are no int64 numbers; it is damaged")
+    shape, found, count = tuple(proto.dims), places.array, values.array.size
+    if len(shape) > MAX_RANK or any(d < 0 for d in shape):
+        raise ModelError(f"{where}: dims {list(shape)} are no shape; it is damaged")
+    if size_of(math.prod(shape), values.dtype) > MAX_DENSE_BYTES:
+        raise ModelError(
+            f"{where}: dims {list(shape)} need more than {MAX_DENSE_BYTES} bytes as a dense "
+            "tensor, which is how braze stores it"
+        )
+    linear = found.shape == (count,)
+    if not linear and found.shape != (count, len(shape)):
+        raise ModelError(f"{where}: its indices do not fit {count} values; it is damaged")
+    limits = (math.prod(shape),) if linear else shape
+    columns = found.reshape(count, len(limits))
+    if (columns < 0).any() or (columns >= np.array(limits, np.int64)).any():
+        raise ModelError(f"{where}: an index lies outside dims {list(shape)}; it is damaged")
+    dense = np.zeros(limits, values.array.dtype)
+    dense[tuple(columns.T)] = values.array.reshape(-1)
+    return TensorRecord(proto.values.name, values.dtype, dense.reshape(shape))
 
 
 def _from_raw(raw: bytes, dtype: DType, count: int, where: str) -> Array:

@@ -112,7 +112,7 @@ def import_non_zero(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """NonZero of a constant; of other tensors the result has no size before the run."""
     content = g.array(n.need(0))
     if content is None:
-        raise n.unsupported("the size of its result depends on data; make the input constant")
+        raise n.needs_content(0, "the size of its result depends on data; make the input constant")
     found = np.nonzero(content) if content.ndim else np.nonzero(content.reshape(1))
     return (g.constant(np.stack(found).astype(np.int64), "non_zero"),)
 
@@ -121,7 +121,9 @@ def import_compress(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Compress with a constant condition: a Gather of the places where it holds."""
     x, condition = n.need(0), g.array(n.need(1))
     if condition is None:
-        raise n.unsupported("the size of its result depends on data; make the condition constant")
+        raise n.needs_content(
+            1, "the size of its result depends on data; make the condition constant"
+        )
     picked = g.constant(np.flatnonzero(condition).astype(np.int64), "compress")
     given = n.attr("axis")
     if given is None:

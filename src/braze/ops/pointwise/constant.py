@@ -150,11 +150,11 @@ class Eye(Op):
 
 def import_constant(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Constant with any numeric attribute."""
-    given = {k: v for k, v in n.attributes.items() if k.startswith("value")}
+    given = {k: v for k, v in n.attributes.items() if "value" in k}
     if len(given) != 1:
-        raise n.unsupported("needs exactly one value attribute; dense and numeric")
+        raise n.unsupported("needs exactly one value attribute")
     ((kind, value),) = given.items()
-    if kind == "value":
+    if kind in ("value", "sparse_value"):
         return (g.constant(np.asarray(value)),)
     if kind in ("value_float", "value_floats"):
         return (g.constant(np.asarray(value, np.float32)),)
@@ -185,7 +185,7 @@ def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     if len(numbers) == 3 and dtype.is_float:
         length: Dim = max(0, math.ceil((limit - start) / delta))
     elif isinstance(delta, (DimExpr, Ratio)):
-        raise n.unsupported("delta depends on a dynamic size; make it a constant")
+        raise n.needs_content(2, "delta depends on a dynamic size; make it a constant")
     else:
         first, end, step = (few_bits(x) for x in (start, limit, delta))
         if first is None or end is None or step is None or isinstance(start, Ratio):

@@ -162,7 +162,7 @@ def import_stft(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 def _scalar(n: OnnxNode, g: GraphBuilder, index: int) -> float:
     content = g.array(n.need(index))
     if content is None:
-        raise n.unsupported(f"input {index} is computed; make it a constant")
+        raise n.needs_content(index, f"input {index} is computed; make it a constant")
     return float(content.reshape(-1)[0])
 
 

@@ -34,7 +34,9 @@ def _given(n: OnnxNode, g: GraphBuilder, index: int) -> Value | None:
 def _floats(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[float, ...]:
     content = g.array(n.need(index))
     if content is None:
-        raise n.unsupported(f"{what} (input {index}) must be constant; fold the model's constants")
+        raise n.needs_content(
+            index, f"{what} (input {index}) must be constant; fold the model's constants"
+        )
     return tuple(float(v) for v in content.reshape(-1))
 
 

@@ -56,9 +56,10 @@ def known_sizes(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[Di
     """The content of an integer input that must be known when the model is imported."""
     sizes = g.sizes(n.need(index))
     if sizes is None:
-        raise n.unsupported(
+        raise n.needs_content(
+            index,
             f"{what} (input {index}) is computed from tensor data; make it a constant or "
-            f"compute it from shapes"
+            f"compute it from shapes",
         )
     return tuple(sizes.reshape(-1))
 
@@ -67,7 +68,9 @@ def known_ints(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[int
     """Like `known_sizes`, for content that may not depend on symbolic sizes (axes, steps)."""
     sizes = known_sizes(n, g, index, what)
     if not dims.is_static(sizes):
-        raise n.unsupported(f"{what} (input {index}) depends on a dynamic size; make it a constant")
+        raise n.needs_content(
+            index, f"{what} (input {index}) depends on a dynamic size; make it a constant"
+        )
     return dims.static(sizes)
 
 

@@ -1,0 +1,100 @@
+"""What a tensor is computed from: the content or only the sizes of which graph inputs.
+
+A refusal that a constant would lift tells how to go on, and that depends on it: content can be
+given with `values`, sizes with `shapes`, and the content of an image with neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from braze.core.dims import DimExpr, symbols
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import Node, Value
+from braze.ops.writing.size_ratio import Ratio
+
+# content of more elements is data, not a parameter that anyone would fix
+MAX_PARAMETER_ELEMENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Names of the graph inputs whose content, or of which only sizes, are in a tensor."""
+
+    contents: frozenset[str] = frozenset()
+    sizes: frozenset[str] = frozenset()
+
+
+class Sources:
+    """The Origin of every run-time value of one builder."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self._builder = builder
+        self._of = {v: Origin(frozenset([v.name])) for v in builder.inputs}
+        self._inputs = {v.name: v for v in builder.inputs}
+
+    def add(self, nodes: Iterable[Node]) -> None:
+        """Note what the outputs of new nodes are computed from."""
+        for node in nodes:
+            origins = [self.of(v) for v in node.inputs if v is not None]
+            contents = frozenset[str]().union(*(o.contents for o in origins))
+            sizes = frozenset[str]().union(*(o.sizes for o in origins))
+            for v in node.outputs:
+                known = self._builder.known.get(v)
+                self._of[v] = (
+                    Origin(contents, sizes)
+                    if known is None
+                    else Origin(sizes=self._sized(d for d in known.flat))
+                )
+
+    def of(self, value: Value) -> Origin:
+        """The Origin of a value; that of a constant is empty."""
+        return self._of.get(value, Origin())
+
+    def _sized(self, dims: Iterable[object]) -> frozenset[str]:
+        """Inputs with a dynamic axis whose size is in one of `dims`."""
+        used: set[str] = set()
+        for d in dims:
+            size = d.numerator if isinstance(d, Ratio) else d
+            used |= symbols(size) if isinstance(size, DimExpr) else set()
+        return frozenset(
+            name for name, v in self._inputs.items() if any(used & symbols(d) for d in v.shape)
+        )
+
+    def parameters(self, value: Value) -> tuple[str, ...]:
+        """Graph inputs whose content, given with `values`, makes `value` a constant.
+
+        Empty when data is among them, or when dynamic sizes are.
+        """
+        origin = self.of(value)
+        if origin.sizes or not all(map(self._is_parameter, origin.contents)):
+            return ()
+        return tuple(sorted(origin.contents))
+
+    def _is_parameter(self, name: str) -> bool:
+        count = 1
+        for d in self._inputs[name].shape:
+            count *= d if isinstance(d, int) else MAX_PARAMETER_ELEMENTS + 1
+        return count <= MAX_PARAMETER_ELEMENTS
+
+    def remedy(self, value: Value) -> str:
+        """How to make `value` known when the model is built; "" where nothing can."""
+        given = self.parameters(value)
+        if given:
+            example = ", ".join(f"{name!r}: ..." for name in given)
+            return f"or pass the content as values={{{example}}}"
+        origin = self.of(value)
+        if origin.sizes and not origin.contents:
+            fixed = ", ".join(
+                f"{name!r}: {self._fixed_shape(name)}" for name in sorted(origin.sizes)
+            )
+            return f"it depends on sizes only: make them static, shapes={{{fixed}}}"
+        if origin.contents:
+            names = " and ".join(map(repr, sorted(origin.contents)))
+            return f"it depends on the content of {names}, so no option fixes it"
+        return ""
+
+    def _fixed_shape(self, name: str) -> str:
+        sizes = [str(d) if isinstance(d, int) else "..." for d in self._inputs[name].shape]
+        return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
