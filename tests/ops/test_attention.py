@@ -79,7 +79,7 @@ def test_fused_attention(
 
 
 def test_masked_rows_give_zeros() -> None:
-    """B124: not NaN, not the mean of v."""
+    """Not NaN, not the mean of v."""
     q, k, v = ramp(1, 1, 2, 4), ramp(1, 1, 3, 4), ramp(1, 1, 3, 4)
     mask = np.array([[-np.inf] * 3, [0.0] * 3], np.float32)
     graph, feeds = _graph(FusedAttention(1.0), [q, k, v, mask])
@@ -132,7 +132,7 @@ def test_attention(rank: int, causal: int, mask: str | None, kv_heads: int, past
 
 
 def test_attention_that_does_not_fuse_is_left_to_the_function() -> None:
-    """B122, B125: upper-left causal masks of unequal lengths and softcap have no fused form."""
+    """Upper-left causal masks of unequal lengths and softcap have no fused form."""
     q, k = ramp(1, 1, 1, 4), ramp(1, 1, 3, 4)
     with pytest.raises(UnsupportedOpError, match="lengths"):
         import_node("Attention", [q, k, k], opset=23, is_causal=1)

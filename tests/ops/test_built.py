@@ -103,12 +103,11 @@ def test_one_engine_for_many_sizes(
         got = engine({f"x{i}": arrays[i] for i in free})["y0"]
         assert got.shape == want.shape
         # float32 sums in another order
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=3e-5)
 
 
 @pytest.mark.parametrize(("op", "bad"), [("Gather", 6), ("Gather", -7), ("GatherElements", 6)])
 def test_an_index_outside_raises_and_the_engine_lives_on(op: str, bad: int) -> None:
-    """B073."""
     good = ints(5, -6, 0)
     model = _model(op, [ramp(6), good], set(), 21, 1, {"axis": 0})
     engine = braze.build(model, threads=2, shapes={"x0": (6,), "x1": (3,)}, optimization_level=1)
@@ -147,7 +146,7 @@ def test_sizes_that_leave_nothing_are_refused_at_run_time(
         ("ConvTranspose", [(0, 4, 5, 4), (4, 3, 2, 2)], {1}, {"strides": [2, 2]}, (0, 3, 10, 8)),
         ("MaxPool", [(1, 3, 2, 5)], set(), {"kernel_shape": [3, 3]}, (1, 3, 0, 3)),
         ("MatMul", [(0, 3), (3, 4)], set(), {}, (0, 4)),
-        ("MatMul", [(2, 0), (0, 3)], set(), {}, (2, 3)),  # B091
+        ("MatMul", [(2, 0), (0, 3)], set(), {}, (2, 3)),
         ("Attention", [(1, 2, 3, 8), (1, 2, 0, 8), (1, 2, 0, 8)], set(), {}, (1, 2, 3, 8)),
         ("Concat", [(0, 3), (2, 3)], set(), {"axis": 0}, (2, 3)),
         ("Gather", [(3, 4), np.zeros(0, np.int64)], set(), {}, (0, 4)),

@@ -82,7 +82,7 @@ def test_conv_lowers_to_an_anchor_only_channels_last() -> None:
 
 
 def test_conv_weight_that_does_not_fit_the_groups_is_named() -> None:
-    with pytest.raises(ShapeError, match=r"'c1'.*needs 6 input channels but 'x0' has 4"):  # B058
+    with pytest.raises(ShapeError, match=r"'c1'.*needs 6 input channels but 'x0' has 4"):
         import_node("Conv", [ramp(1, 4, 5, 5), ramp(4, 3, 3, 3)], opset=13, constant=[1], group=2)
     with pytest.raises(ShapeError, match="does not fit"):
         import_node("Conv", [ramp(1, 3, 1, 5), ramp(4, 3, 3, 3)], opset=13)
@@ -104,7 +104,7 @@ def _scatter(
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize(("pads", "extra"), [((0, 0), 0), ((1, 0), 0), ((0, 2), 1)])
 def test_conv_transpose_1d(s: int, d: int, pads: tuple[int, int], extra: int) -> None:
-    x, w = ramp(2, 3, 5), ramp(3, 4, 3)  # B056: asymmetric pads
+    x, w = ramp(2, 3, 5), ramp(3, 4, 3)  # asymmetric pads
     want = [_scatter(x, w, s, d, pads, extra)]
     attrs = {"strides": [s], "dilations": [d], "pads": list(pads), "output_padding": [extra]}
     check("ConvTranspose", [x, w], want, rtol=1e-4, atol=1e-4, **attrs)
@@ -134,7 +134,7 @@ def test_conv_transpose_sizes(
     x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, Any], size: tuple[int, ...]
 ) -> None:
     made = import_node("ConvTranspose", [ramp(*x), ramp(*w)], opset=13, **attrs)
-    assert made.outputs[0].shape[2:] == size  # B052, B053, B055
+    assert made.outputs[0].shape[2:] == size
     got = evaluate(made.graph, made.feeds)["y0"]
     np.testing.assert_allclose(run_lowered(made.graph, made.feeds)["y0"], got, rtol=1e-4, atol=1e-4)
 
@@ -247,20 +247,20 @@ def test_pools(
             "MaxPool",
             (1, 1, 3, 6, 5),
             {"kernel_shape": [3] * 3, "strides": [3] * 3, "pads": [1] * 6, "ceil_mode": 1},
-            (2, 3, 2),  # B041
+            (2, 3, 2),
         ),
         ("MaxPool", (1, 1, 4), {"kernel_shape": [3], "strides": [2], "dilations": [2]}, (0,)),
         (
             "MaxPool",
             (1, 1, 4),
             {"kernel_shape": [3], "strides": [2], "dilations": [2], "ceil_mode": 1},
-            (1,),  # B043
+            (1,),
         ),
         (
             "MaxPool",
             (1, 1, 6),
             {"kernel_shape": [3], "strides": [2], "auto_pad": "VALID", "ceil_mode": 1},
-            (2,),  # B044
+            (2,),
         ),
         ("AveragePool", (1, 1, 2), {"kernel_shape": [3], "strides": [3], "ceil_mode": 1}, (1,)),
     ],
@@ -278,7 +278,7 @@ def test_pool_sizes(op: str, shape: tuple[int, ...], attrs: dict[str, Any], size
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize("pads", [[0, 0, 0, 0], [1, 1, 1, 1]])
 def test_max_pool_indices(order: int, pads: list[int]) -> None:
-    x = ramp(2, 2, 5, 4)  # B046
+    x = ramp(2, 2, 5, 4)
     attrs = {"kernel_shape": [2, 2], "strides": [2, 1], "pads": pads, "storage_order": order}
     got = check("MaxPool", [x], opset=12, num_outputs=2, **attrs)
     assert got[1].dtype == np.int64

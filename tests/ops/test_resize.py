@@ -83,14 +83,14 @@ def test_nearest_modes(nearest: str, coordinate: str) -> None:
 
 
 def test_nearest_half_pixel_26_to_64() -> None:
-    """B061: 12 of 64 positions differ from floor(i * in / out)."""
+    """12 of 64 positions differ from floor(i * in / out)."""
     x = np.arange(26, dtype=np.float32).reshape(1, 1, 26)
     (y,) = check("Resize", [x, None, None, ints(1, 1, 64)], constant=[3])
     assert int((y.reshape(-1) != np.floor(np.arange(64) * 26 / 64)).sum()) == 12
 
 
 def test_tf_half_pixel_for_nn() -> None:
-    """B062: floor((i + 0.5) * in / out)."""
+    """floor((i + 0.5) * in / out)."""
     x = np.arange(6, dtype=np.float32).reshape(1, 1, 6)
     want = [x[..., np.floor((np.arange(4) + 0.5) * 6 / 4).astype(int)]]
     check(
@@ -105,7 +105,7 @@ def test_tf_half_pixel_for_nn() -> None:
 
 
 def test_linear_rules_differ() -> None:
-    """B059: on an NHWC-like tensor the four rules give four results."""
+    """On an NHWC-like tensor the four rules give four results."""
     x = ramp(1, 6, 5, 2)
     results = [
         check(
@@ -197,7 +197,7 @@ def test_pytorch_half_pixel_of_one_output_takes_the_first_pixel() -> None:
 
 
 def test_empty_optional_inputs() -> None:
-    """B065: roi and scales given as empty tensors."""
+    """Roi and scales given as empty tensors."""
     empty = np.zeros(0, np.float32)
     x = ramp(1, 2, 4, 4)
     want = [x.repeat(2, 2).repeat(2, 3)]

@@ -22,7 +22,7 @@ from tests.ops.harness import check, import_node, ints, ramp
         ((2, 3, 4), (0, -1), 0),
         ((2, 3, 4), (-1,), 0),
         ((2, 3, 4), (2, 0, 2, -1), 0),
-        ((4, 2, 0), (0, 0, 4), 1),  # B088: allowzero keeps the zeros
+        ((4, 2, 0), (0, 0, 4), 1),  # allowzero keeps the zeros
         ((0, 8, 2), (4, 2, -1), 0),
         ((1, 6, 1), (2, 1, 3), 0),
     ],
@@ -32,7 +32,7 @@ def test_reshape(shape: tuple[int, ...], target: tuple[int, ...], allowzero: int
 
 
 def test_reshape_zero_beyond_the_input_rank() -> None:
-    with pytest.raises(ShapeError, match="position 2"):  # B089
+    with pytest.raises(ShapeError, match="position 2"):
         import_node("Reshape", [ramp(2, 0), ints(1, 2, 0)], opset=13, constant=[1])
     check("Reshape", [ramp(2, 0), ints(1, 2, 0)], opset=14, constant=[1], allowzero=1)
 
@@ -60,7 +60,7 @@ def test_transpose(perm: tuple[int, ...] | None, dynamic: bool) -> None:
     [((3, 1), (2, 1, 6)), ((3, 1), (3, 4)), ((2, 3), (1, 1)), ((1, 3, 1), (3, 1)), ((3,), (1, 3))],
 )
 def test_expand_broadcasts_both_ways(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
-    check("Expand", [ramp(*shape), ints(*target)], constant=[1])  # B094
+    check("Expand", [ramp(*shape), ints(*target)], constant=[1])
 
 
 def test_tile() -> None:
@@ -71,7 +71,7 @@ def test_tile() -> None:
 @pytest.mark.parametrize("attrs", [{}, {"start": 1}, {"end": -1}, {"start": -2, "end": 9}])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_shape(attrs: dict[str, int], dynamic: bool) -> None:
-    check("Shape", [ramp(3, 4, 5)], dynamic=dynamic, **attrs)  # B086
+    check("Shape", [ramp(3, 4, 5)], dynamic=dynamic, **attrs)
     check("Size", [ramp(3, 4, 5)], dynamic=dynamic)
 
 
@@ -139,7 +139,7 @@ def test_slice_by_a_symbolic_size() -> None:
 
 PADS = [
     ("constant", (1, 2, 0, 3)),
-    ("constant", (0, -1, -1, 2)),  # B098: negative pads crop
+    ("constant", (0, -1, -1, 2)),  # negative pads crop
     ("edge", (2, 0, 1, 3)),
     ("edge", (-1, 1, 0, -2)),
     ("reflect", (2, 3, 1, 0)),
@@ -164,7 +164,7 @@ def test_pad(mode: str, pads: tuple[int, ...], dynamic: bool) -> None:
 
 def test_pad_wrap_with_axes() -> None:
     x = ramp(3, 4)
-    want = [np.pad(x, ((0, 0), (1, 2)), mode="wrap")]  # B100
+    want = [np.pad(x, ((0, 0), (1, 2)), mode="wrap")]
     check("Pad", [x, ints(1, 2), None, ints(1)], want, constant=[1, 3], opset=19, mode="wrap")
 
 
@@ -191,7 +191,7 @@ def test_concat_and_split() -> None:
         import_node("Concat", [ramp(2, 3), ramp(2, 4)], opset=13, axis=0)
     x = ramp(7, 3)
     parts = [x[:2], x[2:4], x[4:6], x[6:]]
-    check("Split", [x], parts, opset=18, num_outputs=4, axis=0)  # B085
+    check("Split", [x], parts, opset=18, num_outputs=4, axis=0)
     check("Split", [x], [x[:, :1], x[:, 1:]], opset=11, num_outputs=2, axis=1, split=[1, 2])
     check("Split", [x, ints(3, 4)], [x[:3], x[3:]], opset=13, constant=[1], num_outputs=2)
     with pytest.raises(ShapeError, match="equal parts"):

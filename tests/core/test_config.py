@@ -1,0 +1,47 @@
+"""Build options: what is refused, and that each level does what the one below does and more."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from braze.core.config import EFFORTS, BuildConfig
+from braze.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"precision": "int8"}, "precision 'int8' is not available; use one of fp32"),
+        ({"optimization_level": -1}, "optimization_level=-1 is not in 0..5"),
+        ({"optimization_level": 6}, "is not in 0..5"),
+        ({"optimization_level": 2.5}, "is not in 0..5"),
+        ({"optimization_level": 2.0}, "is not in 0..5"),
+        ({"timing_cache": 3}, "timing_cache=3 is not the name of a file"),
+        ({"debug": ("a", 1)}, "is not a sequence of tensor names"),
+    ],
+)
+def test_wrong_options_are_one_sentence(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        BuildConfig(**options)
+
+
+def test_options_that_are_right() -> None:
+    config = BuildConfig(optimization_level=5, timing_cache=Path("a"), debug=("x",))
+    assert config.effort is EFFORTS[5]
+    assert BuildConfig().effort is EFFORTS[3]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.precision = "fp16"  # type: ignore[misc]
+
+
+def test_every_level_does_at_least_what_the_one_below_does() -> None:
+    assert len(EFFORTS) == 6
+    for low, high in pairwise(EFFORTS):
+        for field in dataclasses.fields(low):
+            a, b = getattr(low, field.name), getattr(high, field.name)
+            assert set(a) <= set(b) if isinstance(a, tuple) else a <= b, field.name
+        assert low != high
