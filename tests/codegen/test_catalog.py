@@ -12,7 +12,7 @@ def test_a_name_gives_its_target_back() -> None:
     for name in target_names():
         backend = find_backend(name, 2)
         assert backend.target.name in (name, find_backend(backend.target.name, 2).target.name)
-        assert backend.target.threads == 2
+        assert backend.target.threads <= 2
 
 
 @pytest.mark.parametrize("target", ["tpu", "cuda:sm_90", "cpu:", "cpu:avx1024", "", None, ["cpu"]])

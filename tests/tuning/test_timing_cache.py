@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,38 @@ def test_key_depends_on_every_part() -> None:
     for i in range(5):
         keys.add(TimingCache.key(*[p + "x" * (i == j) for j, p in enumerate(parts)]))
     assert len(keys) == 6
+
+
+def test_two_builds_with_one_file_keep_what_both_measured(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    TimingCache({"old": 1.0}).save(path)
+    first, second = TimingCache.load(path), TimingCache.load(path)
+    first.put("a", 2.0)
+    second.put("b", 3.0)
+    first.save(path)
+    second.save(path)
+    both = TimingCache.load(path)
+    assert [both.get(k) for k in ("old", "a", "b")] == [1.0, 2.0, 3.0]
+
+
+def test_many_processes_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    with ProcessPoolExecutor(8, get_context("spawn")) as pool:
+        list(pool.map(_add_times, [str(path)] * 8, range(8)))
+    assert len(TimingCache.load(path)) == 8 * 10
+    assert [p.name for p in tmp_path.iterdir()] == ["times.json"]
+
+
+def _add_times(path: str, worker: int) -> None:
+    for i in range(10):
+        TimingCache({f"{worker}.{i}": 1.0}).save(path)
+
+
+def test_a_file_that_was_damaged_meanwhile_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    path.write_text("{")
+    TimingCache({"a": 1.0}).save(path)
+    assert TimingCache.load(path).get("a") == 1.0
 
 
 def test_missing_file_is_empty(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -94,6 +95,22 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 temporary.unlink()
             raise
         _sync_folder(target.parent)
+
+
+@contextmanager
+def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Run the block while no other process runs one for a file in the same folder.
+
+    For files that are read, added to and replaced. Folders whose file system knows no locks are
+    used without. Raises FileError where no file can be made.
+    """
+    folder = os.open(writable_target(path).parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)  # which unlocks
 
 
 @contextmanager

@@ -15,7 +15,7 @@ class Target(Protocol):
 
     @property
     def name(self) -> str:
-        """The text that gives this target again: "cpu:avx2"."""
+        """How messages call it: "cpu:avx2"."""
 
     @property
     def threads(self) -> int:

@@ -1,7 +1,9 @@
 """Timing cache: measured seconds by (kernel text, sizes, tactic, target), kept between builds.
 
 The file is JSON: {"format": 1, "times": {key: seconds}}. Keys are hashes that hold everything a
-time depends on, the generator's version included, so a stale entry can not be found.
+time depends on: also the machine (processor, caches, threads) and the versions of braze and its
+compilers, so a stale entry can not be found. Builds that share a file at the same time lose nothing
+of each other: saving adds to what the file holds by then.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 
 from braze.core.errors import FileError
-from braze.core.files import describe_os_error, replacing, writable_target
+from braze.core.files import describe_os_error, exclusive, replacing, writable_target
 
 FORMAT = 1
 
@@ -61,7 +64,14 @@ class TimingCache:
             ) from e
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the cache so that readers never see half a file; raises FileError."""
-        text = json.dumps({"format": FORMAT, "times": dict(sorted(self._times.items()))}, indent=0)
-        with replacing(path) as file:
-            file.write(text.encode())
+        """Add these times to those in the file, so that readers never see half of it.
+
+        Raises FileError where no file can be written; one that was damaged meanwhile is replaced.
+        """
+        with exclusive(path):
+            there: dict[str, float] = {}
+            with suppress(FileError):
+                there = TimingCache.load(path)._times
+            times = dict(sorted({**there, **self._times}.items()))
+            with replacing(path) as file:
+                file.write(json.dumps({"format": FORMAT, "times": times}, indent=0).encode())

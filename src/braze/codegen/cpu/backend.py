@@ -11,6 +11,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from braze.codegen.cpu.anchors import anchor_support, anchor_tactics, compile_anchor
+from braze.codegen.cpu.host import host_cpu
 from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.codegen.cpu.measure import CpuWorkload
 from braze.codegen.cpu.packing import pack_anchor
@@ -31,8 +32,16 @@ LISTINGS: Final = {"ir": "llvm", "asm": "assembly"}
 
 
 def cpu_backend(variant: str, threads: int) -> CpuBackend:
-    """The backend for an instruction set ("": the best of this machine)."""
-    return CpuBackend(CpuTarget(variant or host_isa(), threads))
+    """The backend for any processor with an instruction set, or ("") for this machine's.
+
+    An instruction set that is named gives the same engine wherever it is built: blocks are cut for
+    common caches. Times are measured here in any case, so both know which processor this is.
+    """
+    host = host_cpu()
+    if variant:
+        return CpuBackend(CpuTarget(variant, threads, model=host.model))
+    here = CpuTarget(host_isa(), threads, host.l1_bytes, host.l2_bytes, host.model)
+    return CpuBackend(here)
 
 
 @dataclass(frozen=True)

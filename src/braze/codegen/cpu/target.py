@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from braze.codegen.cpu.host import L1_BYTES, L2_BYTES
 from braze.core.errors import ConfigError
 
 
@@ -63,15 +64,17 @@ ISAS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget:
-    """A CPU: instruction set (a key of ISAS), worker threads, and cache sizes in bytes.
+    """A CPU: instruction set (a key of ISAS), worker threads, and bytes of a core's data caches.
 
+    model: the processor in words ("": any with this instruction set).
     emit: what code generation ends in: "elf" for a runtime, "llvm" or "assembly" for people.
     """
 
     isa: str
     threads: int
-    l1_bytes: int = 32 << 10
-    l2_bytes: int = 1 << 20
+    l1_bytes: int = L1_BYTES
+    l2_bytes: int = L2_BYTES
+    model: str = ""
     emit: str = "elf"
 
     def __post_init__(self) -> None:
@@ -103,7 +106,8 @@ class CpuTarget:
 
     @property
     def fingerprint(self) -> str:
-        return f"cpu-{self.isa}-t{self.threads}"
+        caches = f"caches {self.l1_bytes} {self.l2_bytes}"
+        return f"cpu {self.isa}, {self.threads} threads, {caches}, {self.model}"
 
     def describe(self) -> dict[str, Any]:
         return {"arch": "x86-64", "isa": self.isa}
