@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
@@ -13,9 +13,8 @@ from braze.engine.plan import Plan
 from braze.fusion.lower import LoweredRegion, kernels_text, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
-from braze.ir.graph import Graph, Node, Value
+from braze.ir.graph import Graph, Value
 from braze.ir.text import print_graph
-from braze.ops.move.shape import Reshape
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
 from braze.planning.assemble import Ranges, assemble
@@ -79,7 +78,6 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
     """Passes and fusion: everything that comes before code."""
     with trace.stage("passes"):
         graph = run_pipeline(graph, PassContext(config, backend, trace))
-        graph = separate_outputs(graph)
     trace.text("optimised", lambda: print_graph(graph))
     with trace.stage("fusion"):
         lowered = lower_nodes(graph, backend, trace)
@@ -124,26 +122,6 @@ def choose_code(
         if path is not None:
             cache.save(path)
     return tuner.launches(kernels, candidates, fastest(candidates))
-
-
-def separate_outputs(graph: Graph) -> Graph:
-    """Give every graph output a value of its own, made by a node.
-
-    An output that is a graph input or a constant, or that appears twice, becomes a copy, so that
-    each binding has its own memory.
-    """
-    seen: set[Value] = set()
-    nodes, outputs = list(graph.nodes), []
-    for name, v in graph.outputs:
-        own = v
-        if v in seen or v not in graph.producer:
-            own = Value(f"{v.name}_as_{name}_{len(nodes)}", v.type)
-            nodes.append(Node(Reshape(v.shape), (v,), (own,), ()))
-        seen.add(own)
-        outputs.append((name, own))
-    if len(nodes) == len(graph.nodes):
-        return graph
-    return replace(graph, nodes=tuple(nodes), outputs=tuple(outputs))
 
 
 def _debug_values(graph: Graph, names: Sequence[str]) -> tuple[Value, ...]:

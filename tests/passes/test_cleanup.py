@@ -28,6 +28,7 @@ from braze.passes.decompose import decompose
 from braze.passes.fold.eliminate_common import eliminate_common
 from braze.passes.fold.eliminate_dead import eliminate_dead
 from braze.passes.fold.fold_constants import fold_constants
+from braze.passes.separate_outputs import separate_outputs
 from tests.passes.rule_checks import Net, ops
 
 CTX = PassContext()
@@ -214,3 +215,36 @@ def test_reshape_of_symbols_is_kept_by_folding() -> None:
     g = Net()
     y = g.add1(Reshape((sym("n") * 3,)), g.tensor("x", sym("n"), 3, dtype=I64))
     assert ops(folded(g, y)) == ["Reshape"]
+
+
+def test_outputs_that_share_a_value_get_their_own() -> None:
+    g = Net()
+    x, c = g.tensor("x", 2), g.const([1.0, 2.0])
+    y = g.op1("neg", x)
+    taken = g.op1("exp", x)
+    graph = g.finish([("y", y), ("again", y), ("x_out", x), ("c", c), ("e", taken)])
+    after = separate_outputs(graph, CTX)
+    verify(after, graph)
+    made = [v for _, v in after.outputs]
+    assert len(set(made)) == 5 and all(v in after.producer for v in made)
+    assert ops(after).count("Reshape") == 3
+    feeds = {"x": np.float32([3, 4])}
+    for name, array in evaluate(after, feeds).items():
+        np.testing.assert_array_equal(array, evaluate(graph, feeds)[name])
+
+
+def test_outputs_with_values_of_their_own_stay() -> None:
+    g = Net()
+    x = g.tensor("x", 2)
+    graph = g.finish([("a", g.op1("neg", x)), ("b", g.op1("exp", x))])
+    assert separate_outputs(graph, CTX) is graph
+
+
+def test_a_separated_output_never_takes_a_name_that_is_there() -> None:
+    g = Net()
+    x = g.tensor("x", 2)
+    g.tensor("x_as_y", 2)
+    graph = g.finish([("y", x)])
+    after = separate_outputs(graph, CTX)
+    verify(after, graph)
+    assert after.outputs[0][1].name == "x_as_y_1"

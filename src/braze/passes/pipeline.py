@@ -16,13 +16,14 @@ from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
 from braze.passes.rules.simplify_algebra import simplify_algebra
 from braze.passes.rules.split_projections import split_projections
+from braze.passes.separate_outputs import separate_outputs
 from braze.passes.shapes.channels_last import channels_last
 from braze.passes.shapes.simplify_shapes import simplify_shapes
 from braze.passes.shapes.sink_reshapes import sink_reshapes
 from braze.passes.shapes.sink_transposes import sink_transposes, untangle_reshapes
 
 # Only what code generation cannot do without.
-LEGALIZE: Final[tuple[Pass, ...]] = (eliminate_dead, decompose, eliminate_dead)
+LEGALIZE: Final[tuple[Pass, ...]] = (eliminate_dead, decompose, eliminate_dead, separate_outputs)
 
 # Some exporters wrap the Transpose of k in Reshapes, others transpose q, k and v as one tensor
 # before they take it apart: Transposes are untangled before and sunk behind.
@@ -62,6 +63,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     simplify_shapes,
     eliminate_common,
     eliminate_dead,
+    separate_outputs,
 )
 
 
