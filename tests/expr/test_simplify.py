@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from braze.core.dims import Dim, sym
 from braze.core.dtypes import BOOL, F32, I64
-from braze.expr.affine import depends_on_axis, slope
+from braze.expr.affine import as_dim, multiple, slope
 from braze.expr.bounds import in_range, index_range
 from braze.expr.evaluate import evaluate
 from braze.expr.scalar import Expr, axis, binary, const, dim, load, select, unary
-from braze.expr.simplify import simplify
+from braze.expr.simplify import linear, simplify
 
 N = sym("n")
 EXTENTS: dict[int, Dim] = {0: 12, 1: N, 2: 5}
@@ -161,7 +161,22 @@ def test_floats_are_not_reassociated(op: str) -> None:
 
 def test_axes_are_found_inside_load_indexes() -> None:
     inner = load(1, (axis(2),), I64)
-    assert depends_on_axis(load(0, (inner,), F32), 2)
-    assert not depends_on_axis(load(0, (inner,), F32), 1)
+    assert slope(load(0, (inner,), F32), 2, 1) is None
+    assert slope(load(0, (inner,), F32), 1, 1) == 0
     assert slope(inner, 2, 1) is None
     assert slope(inner, 1, 1) == 0
+
+
+def test_indexes_may_be_deeper_than_the_stack() -> None:
+    """3,000 moves of elements, one in the other; the sum of distinct terms is the worst case."""
+    e, total, size = axis(0), axis(0), dim(N)
+    for k in range(3000):
+        e = binary("add", binary("mul", e, const(-1, I64)), const(2 * k, I64))
+        total = binary("add", total, binary("floordiv", axis(0), const(2 + k, I64)))
+        size = binary("add", size, dim(N))
+    assert slope(e, 0, 1) == 1 and multiple(e, 0, 8) == 2 and as_dim(e) is None
+    assert simplify(e, EXTENTS).op == "add"
+    assert slope(total, 0, 1) is None
+    assert as_dim(size) == N * 3001
+    terms = linear(total).terms
+    assert len(terms) == 3001 and simplify(binary("sub", total, total), EXTENTS) == const(0, I64)

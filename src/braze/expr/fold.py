@@ -10,10 +10,15 @@ from braze.expr.scalar import Expr
 T = TypeVar("T")
 
 
-def bottom_up(root: Expr, visit: Callable[[Expr, tuple[T, ...]], T]) -> T:
+def bottom_up(
+    root: Expr,
+    visit: Callable[[Expr, tuple[T, ...]], T],
+    enters: Callable[[Expr], bool] = lambda _: True,
+) -> T:
     """`visit(node, results of its args)` for each distinct subexpression once; the root's result.
 
-    Iterative: expressions of fused kernels can be deeper than Python's stack.
+    A node that is not entered is visited like a leaf, with no results. Iterative: expressions of
+    fused kernels can be deeper than Python's stack.
     """
     done: dict[Expr, T] = {}
     stack = [root]
@@ -22,11 +27,12 @@ def bottom_up(root: Expr, visit: Callable[[Expr, tuple[T, ...]], T]) -> T:
         if e in done:
             stack.pop()
             continue
-        todo = [a for a in e.args if a not in done]
+        args = e.args if enters(e) else ()
+        todo = [a for a in args if a not in done]
         if todo:
             stack.extend(todo)
             continue
-        done[e] = visit(e, tuple(done[a] for a in e.args))
+        done[e] = visit(e, tuple(done[a] for a in args))
         stack.pop()
     return done[root]
 

@@ -17,7 +17,7 @@ from braze.core.dtypes import BOOL, I64
 from braze.expr.affine import content
 from braze.expr.bounds import at_most, index_range, positive_symbols
 from braze.expr.evaluate import evaluate
-from braze.expr.fold import rewrite
+from braze.expr.fold import bottom_up, rewrite
 from braze.expr.scalar import Expr, binary, const, dim, unary
 
 # operations whose result on constants is exact, so folding cannot change a bit
@@ -55,22 +55,25 @@ class Linear:
         return total if self.constant == 0 else binary("add", total, dim(self.constant))
 
 
-def linear(e: Expr) -> Linear:
+def linear(root: Expr) -> Linear:
     """An int64 expression as a sum of terms."""
-    if e.op in ("dim", "const"):
-        return Linear(e.size, {})
-    if e.op in ("add", "sub"):
-        a, b = (linear(x) for x in e.args)
-        return a.plus(b, 1 if e.op == "add" else -1)
-    if e.op == "neg":
-        return linear(e.args[0]).times(-1)
-    if e.op == "mul":
-        a, b = (linear(x) for x in e.args)
-        if not b.terms:
-            return a.times(b.constant)
-        if not a.terms:
-            return b.times(a.constant)
-    return Linear(0, {e: 1})
+
+    def visit(e: Expr, args: tuple[Linear, ...]) -> Linear:
+        if e.op in ("dim", "const"):
+            return Linear(e.size, {})
+        if e.op in ("add", "sub"):
+            return args[0].plus(args[1], 1 if e.op == "add" else -1)
+        if e.op == "neg":
+            return args[0].times(-1)
+        if e.op == "mul":
+            a, b = args
+            if not b.terms:
+                return a.times(b.constant)
+            if not a.terms:
+                return b.times(a.constant)
+        return Linear(0, {e: 1})
+
+    return bottom_up(root, visit, lambda e: e.op in ("add", "sub", "neg", "mul"))
 
 
 def simplify(e: Expr, extents: Mapping[int, Dim] | None = None) -> Expr:
@@ -110,7 +113,14 @@ def _sum(e: Expr) -> Expr | None:
 
 def _join_division(total: Linear) -> Linear:
     """k*d * (x // d) + k * (x % d) is k * x."""
-    for rest, coefficient in list(total.terms.items()):
+    joined: Linear | None = total
+    while joined is not None:
+        total, joined = joined, _joined_once(joined)
+    return total
+
+
+def _joined_once(total: Linear) -> Linear | None:
+    for rest, coefficient in total.terms.items():
         if rest.op != "mod":
             continue
         x, d = rest.args
@@ -120,9 +130,8 @@ def _join_division(total: Linear) -> Linear:
             continue
         if total.terms[whole] == coefficient * divisor.constant:
             terms = {t: c for t, c in total.terms.items() if t not in (rest, whole)}
-            joined = Linear(total.constant, terms).plus(linear(x), coefficient)
-            return _join_division(joined)
-    return total
+            return Linear(total.constant, terms).plus(linear(x), coefficient)
+    return None
 
 
 def _split_by(total: Linear, divisor: Dim) -> tuple[Linear, Linear]:

@@ -7,8 +7,9 @@ Management for Deep Neural Net Inference", 2020).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 ALIGNMENT = 64
 
@@ -34,30 +35,45 @@ def plan_offsets(buffers: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
     """Byte offset of each buffer and the size of the arena that holds them all."""
     order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].bytes, buffers[i].first, i))
     offsets = [0] * len(buffers)
-    placed: list[int] = []
+    placed = _Placed(1 + max((b.last for b in buffers), default=0))
     total = 0
     for i in order:
         size = aligned(buffers[i].bytes)
-        busy = sorted(
-            (offsets[j], offsets[j] + aligned(buffers[j].bytes))
-            for j in placed
-            if buffers[j].overlaps(buffers[i])
-        )
         at = 0
-        for start, end in busy:
+        for start, end in sorted(placed.beside(buffers[i])):
             if start - at >= size:
                 break
             at = max(at, end)
         offsets[i] = at
         total = max(total, at + size)
-        placed.append(i)
+        placed.put(buffers[i], (at, at + size))
     return tuple(offsets), total
+
+
+class _Placed:
+    """Spans of placed buffers by step, so that only steps of a lifetime are looked at."""
+
+    def __init__(self, steps: int) -> None:
+        self._live: list[list[tuple[int, int]]] = [[] for _ in range(steps)]
+        self._begun: list[list[tuple[int, int]]] = [[] for _ in range(steps)]
+
+    def put(self, life: Lifetime, span: tuple[int, int]) -> None:
+        """Record a buffer's span (start, end)."""
+        self._begun[life.first].append(span)
+        for step in range(life.first, life.last + 1):
+            self._live[step].append(span)
+
+    def beside(self, life: Lifetime) -> Iterator[tuple[int, int]]:
+        """Spans of buffers that are live at some step of `life`."""
+        yield from self._live[life.first]
+        for step in range(life.first + 1, life.last + 1):
+            yield from self._begun[step]
 
 
 def lower_bound(buffers: Sequence[Lifetime]) -> int:
     """Bytes of the largest set of buffers that are live at once: no layout can use less."""
-    points = sorted({b.first for b in buffers})
-    return max(
-        (sum(aligned(b.bytes) for b in buffers if b.first <= p <= b.last) for p in points),
-        default=0,
-    )
+    change = [0] * (2 + max((b.last for b in buffers), default=0))
+    for b in buffers:
+        change[b.first] += aligned(b.bytes)
+        change[b.last + 1] -= aligned(b.bytes)
+    return max(accumulate(change))
