@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,12 +82,40 @@ def _matmul(spec: MatmulSpec, values: Sequence[Array], env: Env, work: Any) -> A
     return blocked_product(lhs, rhs, spec.block)
 
 
+class BlockedSum:
+    """A sum in the order that anchors promise: blocks of `block` terms, ascending in both.
+
+    Terms come one by one, so that an element has the same bits whatever it is computed beside (a
+    library's product chooses another order for another number of rows).
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, block: int) -> None:
+        self._total = np.zeros(shape, dtype)
+        self._part = np.zeros(shape, dtype)
+        self._block = block
+        self._count = 0
+
+    def add(self, a: Array, b: Array) -> None:
+        """Add the products a * b."""
+        self._part += a * b
+        self._count += 1
+        if self._count % self._block == 0:
+            self._total += self._part
+            self._part[...] = 0
+
+    def result(self) -> Array:
+        """The sum of all terms so far."""
+        return self._total + self._part
+
+
 def blocked_product(lhs: Array, rhs: Array, block: int) -> Array:
-    """lhs @ rhs with k in blocks of `block` terms, added in ascending order."""
-    total = np.matmul(lhs[..., :block], rhs[..., :block, :])
-    for k in range(block, lhs.shape[-1], block):
-        total += np.matmul(lhs[..., k : k + block], rhs[..., k : k + block, :])
-    return np.asarray(total)
+    """lhs [.., m, k] @ rhs [.., k, n] with k in blocks of `block` terms."""
+    batch = np.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
+    total = BlockedSum((*batch, lhs.shape[-2], rhs.shape[-1]), lhs.dtype, block)
+    columns, rows = np.moveaxis(lhs, -1, 0).copy(), np.moveaxis(rhs, -2, 0).copy()
+    for column, row in zip(columns, rows, strict=True):
+        total.add(column[..., None], row[..., None, :])
+    return total.result()
 
 
 def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
@@ -99,33 +127,17 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     x = np.pad(x, [(0, 0), *zip(begin, end, strict=True), (0, 0)])
     w = values[1].reshape(spec.out_channels, spec.in_channels // spec.groups, *spec.kernel)
     w = w.astype(work)
-    group_in, group_out = w.shape[1], spec.out_channels // spec.groups
-    out = np.zeros((batch, *out_spatial, spec.out_channels), work)
-    block = np.zeros_like(out)
+    group_in, groups = w.shape[1], spec.groups
+    w = w.reshape(groups, spec.out_channels // groups, group_in, -1)
+    total = BlockedSum((batch, *out_spatial, *w.shape[:2]), work, spec.block)
     for position, tap in enumerate(np.ndindex(*spec.kernel)):
         steps = zip(tap, spec.dilations, out_spatial, spec.strides, strict=True)
         window = (slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in steps)
         everything: tuple[slice, ...] = (slice(None), *window)
-        part = x[everything]
-        for first, last in _cut(position * group_in, group_in, spec.block):
-            for g in range(spec.groups):
-                filters = slice(g * group_out, (g + 1) * group_out)
-                weight = w[filters].reshape(group_out, group_in, -1)[:, first:last, position]
-                group = part[..., g * group_in + first : g * group_in + last]
-                block[..., filters] += group @ weight.T
-            if (position * group_in + last) % spec.block == 0:
-                out += block
-                block[...] = 0
-    return out + block
-
-
-def _cut(start: int, count: int, block: int) -> Iterator[tuple[int, int]]:
-    """Cut k = start .. start+count-1 where blocks end; gives ranges relative to start."""
-    first = 0
-    while first < count:
-        last = min(count, first + block - (start + first) % block)
-        yield first, last
-        first = last
+        part = x[everything].reshape(batch, *out_spatial, groups, group_in)
+        for channel in range(group_in):
+            total.add(part[..., channel, None], w[:, :, channel, position])
+    return total.result().reshape(batch, *out_spatial, spec.out_channels)
 
 
 def _select(spec: SelectSpec, x: Array, env: Env) -> Array:

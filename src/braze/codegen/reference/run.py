@@ -24,6 +24,7 @@ def run_kernel(
     inputs: stored arrays in slot order; env: values of symbols; float64: accumulate in float64.
     Raises ExecutionError when the kernel would report an index out of range.
     """
-    if isinstance(kernel, LoopKernel):
-        return run_loops(kernel, inputs, env, float64)
-    return run_anchor(kernel, inputs, env, float64)
+    with np.errstate(all="ignore"):  # NaN and infinities are values like others
+        if isinstance(kernel, LoopKernel):
+            return run_loops(kernel, inputs, env, float64)
+        return run_anchor(kernel, inputs, env, float64)
