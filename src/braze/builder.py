@@ -49,7 +49,6 @@ def build_plan(
 
     choose: which tactics run, in place of the fastest; then nothing is measured.
     """
-    trace.text("imported", lambda: print_graph(graph))
     network = make_kernels(graph, config, backend, trace)
     with trace.stage("codegen"):
         launches = choose_code(network.kernels, profiles, config, backend, trace, choose)

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 import braze
 from braze.cli import compare
 from braze.cli.main import main
+from braze.codegen.cpu.backend import CpuBackend
 from tests.meta.small_models import conv_net, model
 
 STATIC = "--shapes=x:1x3x24x24"
@@ -164,6 +165,44 @@ def test_stages_lists_its_names_for_one_that_is_none(
     out, err = capsys.readouterr()
     assert re.search(r"--only=foo .*: import.*, regions, kernels, plan$", err.splitlines()[-1])
     assert out == ""
+
+
+def test_stages_up_to_kernels_make_no_code(
+    net: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CpuBackend, "compile", None)
+    assert main(["stages", str(net), STATIC, "--only=kernels"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^=== (.+) ===$", out, re.M) == ["kernels"]
+    assert re.search(r"^\d+ Conv.*: %\S+", out, re.M)
+
+
+def test_stages_shows_the_code_of_one_kernel(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = ["stages", str(net), STATIC, "--target=cpu:x86-64", "--builderOptimizationLevel=1"]
+    assert main([*plain, "--kernel=0", "--ir", "--asm"]) == 0
+    out = capsys.readouterr().out
+    titles = re.findall(r"^=== (\S+ \S+) .*===$", out, re.M)
+    assert titles == ["kernel 0", "ir of", "asm of"]
+    assert "define " in out and "ret void" in out
+    assert re.search(r"^\s+retq$", out, re.M)
+    assert main([*plain, "--kernel=Conv"]) == 0
+    texts = capsys.readouterr().out
+    assert re.search(r"^conv \(", texts, re.M) and "define " not in texts
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--kernel=nothing"], "--kernel=nothing names no kernel"),
+        (["--ir"], "name them: --kernel"),
+        (["--kernel=0", "--asm", "--target=reference"], "has no listing 'asm'"),
+    ],
+)
+def test_stages_refuses_listings_of_nothing(
+    options: list[str], words: str, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stages", str(net), STATIC, *options]) == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

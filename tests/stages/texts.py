@@ -35,7 +35,7 @@ def stage_texts(case: StageModel) -> str:
         )  # fmt: skip
         texts = dict(trace.stages)
         if not sections:
-            sections.append(("imported", texts["imported"]))
+            sections.append(("imported", texts["import"]))
         sections += [(f"level {level}: {stage}", texts[stage]) for stage in STAGES]
         sections.append((f"level {level}: plan", plan_text(plan)))
     first: dict[str, str] = {}

@@ -6,15 +6,13 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 
-from braze.builder import make_kernels
+from braze.cli.kernels import lower_model
 from braze.cli.options import add_build_arguments, build_keywords
 from braze.cli.report import section
-from braze.codegen.catalog import find_backend
-from braze.core.config import BuildConfig
 from braze.core.errors import ProfileError
 from braze.core.trace import Trace
 from braze.frontend.onnx.findings import Finding
-from braze.frontend.onnx.importer import check_model, import_network
+from braze.frontend.onnx.importer import check_model
 
 HELP = "tell which parts of an ONNX model run, in which precision, and what cannot and why"
 
@@ -38,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"\nThis model cannot be built: {len(problems)} problem(s)")
         return 1
     try:
-        lines = kernel_lines(args, keywords)
+        lines = kernel_lines(args)
     except ProfileError as e:
         print(f"\nEvery op runs. Kernels are not listed: {e}")
         return 0
@@ -62,19 +60,16 @@ def op_lines(findings: Sequence[Finding]) -> list[str]:
     ]
 
 
-def kernel_lines(args: argparse.Namespace, keywords: dict[str, object]) -> list[str]:
+def kernel_lines(args: argparse.Namespace) -> list[str]:
     """How the model becomes kernels: by precision and template, each kernel when verbose.
 
     Nothing is compiled. Raises ProfileError when dynamic inputs have no shapes.
     """
-    shapes, values = keywords["shapes"], keywords["values"]
-    imported = import_network(args.model, shapes=shapes, values=values)  # type: ignore[arg-type]
-    backend = find_backend(args.target, args.threads or 1)
-    config = BuildConfig(optimization_level=args.builderOptimizationLevel)
+    build = lower_model(args, Trace())
     kinds: Counter[tuple[str, str]] = Counter()
     lines = []
-    for k in make_kernels(imported.graph, config, backend, Trace()).kernels:
-        template = backend.tactics(k.kernel, config.effort)[0].template
+    for k in build.network.kernels:
+        template = build.backend.tactics(k.kernel, build.config.effort)[0].template
         kinds[(k.region.root.dtype.name, template)] += 1
         if args.verbose:
             lines.append(f"  {k.region.root.dtype} {template}: {k.region.label}")

@@ -261,7 +261,7 @@ def _steps(
                 parallel=c.launch.parallel,
                 after=hazards.step(i, reads, writes),
                 origins=region.origins,
-                tactic=launch.tactic,
+                tactic=str(launch.tactic),
             )
         )
     return tuple(steps), tuple(modules), tuple(kernels)

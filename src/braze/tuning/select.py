@@ -57,7 +57,7 @@ class Launch:
 
     lowered: LoweredRegion
     compiled: CompiledKernel
-    tactic: str
+    tactic: Tactic
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Tuner:
         for i, low in enumerate(lowered):
             text = kernel_text(low.kernel)
             compiled = self._compile(low.kernel, text, tactic_of[text])
-            out.append(Launch(low, compiled, str(tactic_of[text])))
+            out.append(Launch(low, compiled, tactic_of[text]))
             self.trace.report("compile", i + 1, len(lowered))
         return out
 
