@@ -24,6 +24,7 @@ from braze.core.dtypes import DType
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.evaluator import _Run
 from braze.ops.lowering import Pointwise, View
+from braze.ops.pointwise.activation import Gelu
 from braze.ops.pointwise.cast import Cast
 from braze.ops.reduce.softmax import Softmax
 
@@ -82,11 +83,12 @@ class Perturbed(Run):
                     self.values[v] = self.disturbed(a, v.dtype, factor)
         super()._step(node)
         self.values.update(given)
-        if isinstance(node.op, LOGARITHMS) and getattr(node.op, "log", True):
-            for v in node.outputs:
-                unit, tiny, _ = ROUNDOFF[v.dtype.name]
-                noise = self.rng.uniform(-1.0, 1.0, self.values[v].shape)
-                self.values[v] = self.values[v] + noise * (unit + tiny)
+        scale = _inner_scale(node, given)
+        if scale is not None:
+            v = node.outputs[0]
+            unit, tiny, _ = ROUNDOFF[v.dtype.name]
+            noise = self.rng.uniform(-1.0, 1.0, self.values[v].shape)
+            self.values[v] = self.values[v] + noise * (unit * scale + tiny)
         if rounds or not self.rough.isdisjoint(given):
             self.rough.update(node.outputs)
 
@@ -105,8 +107,22 @@ class Perturbed(Run):
         return self.disturbed(a, value.dtype) if value in self.rough else a
 
 
-# The logarithm of a sum near 1 is as uncertain as the sum, however small it is itself.
-LOGARITHMS = (Softmax,)
+
+
+def _inner_scale(node: Node, given: Mapping[Value, Array]) -> Array | float | None:
+    """Size of the terms inside an op whose formula cancels, so that its result may be far smaller.
+
+    log(sum) of a sum near 1 is as uncertain as the sum; x / 2 (1 + erf(x / sqrt 2)), as ONNX
+    defines Gelu, is as uncertain as x where the erf is near -1.
+    """
+    if isinstance(node.op, Softmax) and node.op.log:
+        return 1.0
+    if isinstance(node.op, Gelu):
+        (x,) = given.values()
+        return np.abs(x)
+    return None
+
+
 # Ops whose result is one of their operands' elements or a small exact integer: no rounding.
 EXACT = frozenset({
     "Relu", "Clip", "Where", "Equal", "Less", "LessOrEqual", "Compare", "IsNaN", "IsInf", "Gather",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.case import Case, Step, Tensor
+from tests.fuzz.case import Case, Fill, Step, Tensor
 from tests.fuzz.checks import Variant, check
 
 LEVELS = tuple(Variant(level) for level in range(4))
@@ -97,3 +97,15 @@ def test_a_reshape_that_spells_the_batch_is_right_or_refused() -> None:
     constants = {"s": Tensor("int64", (3,), values=(1, 12, 5)), "k": drawn(1, 1, 12, 5)}
     case = Case(steps, {"x": drawn(2, "n", 3, 4, 5)}, ("y",), constants, {"n": (1, 1, 2)})
     assert check(case, ways=LEVELS).status != "wrong"
+
+
+@pytest.mark.parametrize("op", ["Add", "Max", "Relu"])
+def test_three_hundred_steps_in_a_row(op: str) -> None:
+    """Fusion walked over the depth of the model by recursion."""
+    fill = Fill("uniform", -0.01, 0.01)
+    steps = tuple(
+        Step(op, (f"v{i}" if i else "x", "k")[: 1 if op == "Relu" else 2], (f"v{i + 1}",))
+        for i in range(300)
+    )
+    case = Case(steps, {"x": drawn(1, 17)}, ("v300",), {"k": Tensor("float32", (1,), fill, 2)})
+    right(case.trimmed(), Variant(1), Variant(2))

@@ -13,19 +13,21 @@ pytest.importorskip("PIL")
 pytest.importorskip("scipy")
 
 import braze
-from braze.cli.compare import compare_arrays
 from braze.frontend.onnx.importer import import_model
 from braze.ops.evaluator import evaluate
+from tests import distances
 from tests.models.networks import (
     dynamic_engine,
     model_path,
     network_params,
     real_feed,
     static_engine,
+    worst_error,
 )
 
 Array = np.ndarray[Any, Any]
-# fp32 rounding, accumulated over some hundred layers; a wrong op is off by 1e-2 and more
+# relative L2 error: fp32 rounding, accumulated over some hundred layers; a wrong op is off by 1e-2
+# and more
 TOLERANCE = 1e-4
 NAMES = network_params()
 ENGINES = {"static": static_engine, "dynamic": dynamic_engine}
@@ -50,25 +52,24 @@ def exact_outputs(name: str) -> dict[str, Array]:
     return evaluate(graph, feed, float64=True)
 
 
-def assert_close(got: dict[str, Array], want: dict[str, Array]) -> None:
-    """Same names, and every output within the tolerance."""
+def assert_close(name: str, got: dict[str, Array], want: dict[str, Array]) -> None:
+    """Same names, and every output within the tolerances."""
     assert set(got) == set(want)
-    errors = {n: compare_arrays(n, got[n], want[n]).error for n in want}
-    assert max(errors.values()) <= TOLERANCE, errors
+    distances.assert_close(got, want, TOLERANCE, worst_error(name))
 
 
 @pytest.mark.parametrize("kind", sorted(ENGINES))
 @pytest.mark.parametrize("name", NAMES)
 def test_agrees_with_onnxruntime(name: str, kind: str) -> None:
     want = onnxruntime_outputs(name)
-    assert_close(ENGINES[kind](name)(real_feed(name)), want)
+    assert_close(name, ENGINES[kind](name)(real_feed(name)), want)
 
 
 @pytest.mark.parametrize("kind", sorted(ENGINES))
 @pytest.mark.parametrize("name", NAMES)
 def test_agrees_with_the_float64_reference(name: str, kind: str) -> None:
     got = ENGINES[kind](name)(real_feed(name))
-    assert_close(got, exact_outputs(name))
+    assert_close(name, got, exact_outputs(name))
 
 
 @pytest.mark.parametrize("name", ["magika_v3_3", "mtcnn_onet", "ppocr_cls"])
@@ -80,6 +81,6 @@ def test_measured_tactics_are_right_too(name: str, tmp_path: Path) -> None:
         braze.build(model, shapes=shapes, threads=2, timing_cache=str(cache))(feed)
         for _ in range(2)
     ]
-    assert_close(outputs[0], onnxruntime_outputs(name))
+    assert_close(name, outputs[0], onnxruntime_outputs(name))
     for n, array in outputs[0].items():
         assert outputs[1][n].tobytes() == array.tobytes()
