@@ -8,6 +8,23 @@ from typing import Any
 import numpy as np
 
 from braze.core.dtypes import DType, from_numpy
+from braze.core.parallel import in_parallel
+
+PIECE_BYTES = 1 << 22
+
+
+def content_key(kind: DType, data: np.ndarray[Any, Any]) -> str:
+    """A name of type, shape and content: the hash of the hashes of pieces, which threads share."""
+    content = data.reshape(-1).view(np.uint8)
+    pieces = [content[i : i + PIECE_BYTES].data for i in range(0, content.size, PIECE_BYTES)]
+
+    def digest(piece: memoryview) -> bytes:
+        return hashlib.blake2b(piece, digest_size=16).digest()
+
+    key = hashlib.blake2b(f"{kind.name}:{data.shape}:".encode(), digest_size=16)
+    for part in in_parallel(digest, pieces, content.size):
+        key.update(part)
+    return key.hexdigest()
 
 
 class WeightStore:
@@ -20,10 +37,7 @@ class WeightStore:
         """Store `array` (C order, made read-only) and return its key."""
         data = np.asarray(array, order="C")
         kind = dtype or from_numpy(data.dtype)
-        head = f"{kind.name}:{data.shape}:".encode()
-        key = hashlib.blake2b(head, digest_size=16)
-        key.update(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
-        name = key.hexdigest()
+        name = content_key(kind, data)
         if name not in self._arrays:
             data = data.view()
             data.flags.writeable = False

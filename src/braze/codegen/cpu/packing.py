@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from braze.codegen.cpu.conv.winograd.matrices import transform_weights
 from braze.core.errors import CompileError
+from braze.core.parallel import in_parallel
 from braze.fusion.kernel import Packing
 
 Array = NDArray[Any]
+_PACKED_ROWS = 64
 
 
 def pack_anchor(array: Array, packing: Packing) -> Array:
@@ -37,11 +39,21 @@ def pack_anchor(array: Array, packing: Packing) -> Array:
 def panels(matrices: Array, columns: int) -> Array:
     """[batch, k, n] -> [batch, ceil(n / columns), k, columns], padded with zeros."""
     batch, k, n = matrices.shape
-    count = -(-n // columns)
-    padded = np.zeros((batch, k, count * columns), matrices.dtype)
-    padded[:, :, :n] = matrices
-    split = padded.reshape(batch, k, count, columns)
-    return np.ascontiguousarray(split.transpose(0, 2, 1, 3))
+    whole, rest = divmod(n, columns)
+    out = np.empty((batch, whole + (rest > 0), k, columns), matrices.dtype)
+    # rows at a time: a panel takes few columns of each, and the next panel finds the rest cached
+    starts = range(0, k, _PACKED_ROWS)
+
+    def copy(start: int) -> None:
+        rows = matrices[:, start : start + _PACKED_ROWS]
+        split = rows[:, :, : whole * columns].reshape(batch, rows.shape[1], whole, columns)
+        out[:, :whole, start : start + _PACKED_ROWS] = split.transpose(0, 2, 1, 3)
+
+    in_parallel(copy, starts, out.nbytes)
+    if rest:
+        out[:, whole, :, :rest] = matrices[:, :, whole * columns :]
+        out[:, whole, :, rest:] = 0
+    return out
 
 
 def _matmul_panels(array: Array, p: dict[str, int]) -> Array:
