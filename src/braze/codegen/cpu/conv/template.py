@@ -77,6 +77,8 @@ def conv_support(
         return "the weight is not constant: templates read packed weights"
     if len(spec.kernel) > 2:
         return f"no convolution over {len(spec.kernel)} axes: templates are for one or two"
+    if 0 in (spec.in_channels, spec.out_channels, *spec.kernel):
+        return "a weight without elements: templates read at least one"
     return None
 
 

@@ -1,0 +1,104 @@
+"""Tensors without elements, as inputs and as constants: every op works as onnx's evaluator does.
+
+Nothing here is large, so results are compared exactly: they are empty, zeros, or neutral elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import braze
+
+Array = np.ndarray[Any, Any]
+Case = tuple[str, list[Array], dict[str, Any]]
+
+
+def z(*shape: int) -> Array:
+    return np.zeros(shape, np.float32)
+
+
+def ints(*shape: int) -> Array:
+    return np.zeros(shape, np.int64)
+
+
+# op, inputs, attributes: run with all inputs given, and with each subset listed as constants
+CASES: list[Case] = [
+    ("Gather", [z(3, 4), ints(0)], {"axis": 0}),
+    ("Gather", [z(0, 4), ints(0)], {"axis": 0}),
+    ("GatherElements", [z(3, 4), ints(0, 4)], {"axis": 0}),
+    ("GatherND", [z(3, 4), ints(0, 2)], {}),
+    ("MatMul", [z(2, 0), z(0, 3)], {}),
+    ("MatMul", [z(0, 4), z(4, 3)], {}),
+    ("MatMul", [z(2, 4), z(4, 0)], {}),
+    ("MatMul", [z(2, 3, 0), z(0, 3)], {}),
+    ("MatMul", [z(0), z(0)], {}),
+    ("Gemm", [z(2, 0), z(0, 3), np.ones(3, np.float32)], {}),
+    ("Conv", [z(1, 0, 5), z(2, 0, 3)], {}),
+    ("Conv", [z(1, 3, 5), z(0, 3, 3)], {}),
+    ("Conv", [z(0, 3, 5), z(2, 3, 3)], {}),
+    ("Conv", [z(1, 0, 5, 5), z(2, 0, 3, 3)], {}),
+    ("Conv", [z(1, 3, 5, 5), z(0, 3, 3, 3)], {}),
+    ("Conv", [z(0, 3, 5, 5), z(2, 3, 3, 3)], {}),
+    ("ConvTranspose", [z(1, 0, 5), z(0, 2, 3)], {}),
+    ("Concat", [z(0, 3), z(0, 3)], {"axis": 0}),
+    ("Concat", [z(0, 3), z(2, 3)], {"axis": 0}),
+    ("Add", [z(0, 3), z(1, 3)], {}),
+    ("Add", [z(1, 3), z(0, 1)], {}),
+    ("ScatterElements", [z(3, 4), ints(0, 4), z(0, 4)], {"axis": 0}),
+    ("ScatterElements", [z(0, 4), ints(0, 4), z(0, 4)], {"axis": 0}),
+    ("ScatterND", [z(3, 4), ints(0, 1), z(0, 4)], {}),
+    ("Where", [np.zeros((0, 3), bool), z(3), z(1, 3)], {}),
+    ("LayerNormalization", [z(0, 4), z(4), z(4)], {}),
+    ("InstanceNormalization", [z(2, 0, 4), z(0), z(0)], {}),
+    ("ReduceSum", [z(0, 3)], {}),
+    ("ReduceProd", [z(2, 0)], {}),
+    ("Softmax", [z(3, 0)], {}),
+    ("Transpose", [z(0, 3)], {}),
+    ("Flatten", [z(2, 0, 3)], {}),
+    ("MaxPool", [z(0, 3, 5, 5)], {"kernel_shape": [2, 2]}),
+    ("AveragePool", [z(1, 0, 5, 5)], {"kernel_shape": [2, 2]}),
+    ("DepthToSpace", [z(0, 4, 2, 2)], {"blocksize": 2}),
+    ("Shape", [z(0, 3)], {}),
+    ("Cast", [z(0, 3)], {"to": onnx.TensorProto.INT64}),
+]
+
+
+def subsets(count: int) -> list[tuple[int, ...]]:
+    """No constants, each input alone a constant, all but the first."""
+    singles = [(i,) for i in range(count)] if count > 1 else []
+    return list(dict.fromkeys([(), *singles, tuple(range(1, count))]))
+
+
+def one_node(op: str, inputs: Sequence[Array], constant: tuple[int, ...], attributes: Any):
+    def name(i: int) -> str:
+        return f"i{i}"
+
+    given = [
+        helper.make_tensor_value_info(name(i), helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for i, x in enumerate(inputs)
+        if i not in constant
+    ]
+    held = [numpy_helper.from_array(inputs[i], name(i)) for i in constant]
+    made = helper.make_node(op, [name(i) for i in range(len(inputs))], ["y"], **attributes)
+    graph = helper.make_graph([made], "g", given, [onnx.ValueInfoProto(name="y")], held)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}{[x.shape for x in c[1]]}")
+def test_tensors_without_elements(case: Case, level: int) -> None:
+    op, inputs, attributes = case
+    for constant in subsets(len(inputs)):
+        model = one_node(op, inputs, constant, attributes)
+        feeds = {f"i{i}": x for i, x in enumerate(inputs) if i not in constant}
+        (want,) = ReferenceEvaluator(model).run(None, feeds)
+        got = braze.build(model, optimization_level=level, threads=1)(feeds)["y"]
+        assert got.shape == np.shape(want), constant
+        np.testing.assert_array_equal(got, want, err_msg=f"constants {constant}")
