@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,18 @@ FLOAT, INT64, INT32, UINT8, INT8 = (
 )
 
 
-def one_node(op: str, inputs: dict[str, tuple[int, list[int]]], **attributes: Any) -> braze.Engine:
-    """An engine of one node."""
-    node = helper.make_node(op, list(inputs), ["y"], name="only", **attributes)
-    return braze.build(model([node], inputs, ["y"]), threads=2)
+OneNode = Callable[..., braze.Engine]
+
+
+@pytest.fixture(params=["cpu", "reference"])
+def one_node(request: pytest.FixtureRequest) -> OneNode:
+    """Makes an engine of one node, for each target."""
+
+    def build(op: str, inputs: dict[str, tuple[int, list[int]]], **attributes: Any) -> braze.Engine:
+        node = helper.make_node(op, list(inputs), ["y"], name="only", **attributes)
+        return braze.build(model([node], inputs, ["y"]), target=request.param, threads=2)
+
+    return build
 
 
 # ---------------------------------------------------------------- integers, NaN, indexes
@@ -44,7 +53,7 @@ def one_node(op: str, inputs: dict[str, tuple[int, list[int]]], **attributes: An
 
 @pytest.mark.parametrize("op", ["Add", "Sub", "Mul"])
 @pytest.mark.parametrize("kind", [INT64, INT32])
-def test_integers_wrap_and_stay_exact(op: str, kind: int) -> None:
+def test_integers_wrap_and_stay_exact(one_node: OneNode, op: str, kind: int) -> None:
     dtype = helper.tensor_dtype_to_np_dtype(kind)
     top = np.iinfo(dtype).max
     a = np.array([top, top - 1, 2**24 + 1, -top, 3, (1 << 53) + 1 if kind == INT64 else 5], dtype)
@@ -56,28 +65,28 @@ def test_integers_wrap_and_stay_exact(op: str, kind: int) -> None:
     assert got.tolist() == want.tolist()
 
 
-def test_integer_division_truncates() -> None:
+def test_integer_division_truncates(one_node: OneNode) -> None:
     a = np.array([7, -7, 7, -7], np.int32)
     b = np.array([2, 2, -2, -2], np.int32)
     got = one_node("Div", {"a": (INT32, [4]), "b": (INT32, [4])})({"a": a, "b": b})["y"]
     assert got.tolist() == [3, -3, -3, 3]
 
 
-def test_bytes_wrap() -> None:
+def test_bytes_wrap(one_node: OneNode) -> None:
     a, b = np.array([250, 3], np.uint8), np.array([10, 5], np.uint8)
     got = one_node("Add", {"a": (UINT8, [2]), "b": (UINT8, [2])})({"a": a, "b": b})["y"]
     assert got.tolist() == [4, 8]
 
 
 @pytest.mark.parametrize("op", ["Relu", "Sigmoid", "Tanh", "Exp", "Sqrt", "Abs"])
-def test_nan_goes_through(op: str) -> None:
+def test_nan_goes_through(one_node: OneNode, op: str) -> None:
     x = np.array([np.nan, 1.0] * 20, np.float32)
     got = one_node(op, {"x": (FLOAT, [40])})({"x": x})["y"]
     assert np.isnan(got).tolist() == [True, False] * 20
 
 
 @pytest.mark.parametrize("op", ["Max", "Min"])
-def test_extremes_propagate_nan(op: str) -> None:
+def test_extremes_propagate_nan(one_node: OneNode, op: str) -> None:
     a = np.array([np.nan, 1, np.inf, -np.inf], np.float32)
     b = np.array([1, np.nan, 0, 0], np.float32)
     got = one_node(op, {"a": (FLOAT, [4]), "b": (FLOAT, [4])})({"a": a, "b": b})["y"]
@@ -85,14 +94,14 @@ def test_extremes_propagate_nan(op: str) -> None:
     assert np.array_equal(got, want, equal_nan=True)
 
 
-def test_reductions_keep_nan_and_infinity() -> None:
+def test_reductions_keep_nan_and_infinity(one_node: OneNode) -> None:
     x = np.ones((4, 50), np.float32)
     x[1, 7], x[2, 0], x[3, 3] = np.nan, np.inf, -np.inf
     engine = one_node("ReduceMax", {"x": (FLOAT, [4, 50])}, axes=[1], keepdims=0)
     assert np.array_equal(engine({"x": x})["y"], x.max(1), equal_nan=True)
 
 
-def test_infinity_minus_infinity() -> None:
+def test_infinity_minus_infinity(one_node: OneNode) -> None:
     a = np.array([np.inf, -np.inf, np.inf], np.float32)
     b = np.array([np.inf, -np.inf, -np.inf], np.float32)
     got = one_node("Sub", {"a": (FLOAT, [3]), "b": (FLOAT, [3])})({"a": a, "b": b})["y"]
@@ -101,7 +110,7 @@ def test_infinity_minus_infinity() -> None:
 
 
 @pytest.mark.parametrize("index", [5, -6, 2**40, -(2**62)])
-def test_an_index_out_of_range_raises(index: int) -> None:
+def test_an_index_out_of_range_raises(one_node: OneNode, index: int) -> None:
     engine = one_node("Gather", {"x": (FLOAT, [5, 3]), "i": (INT64, [2])}, axis=0)
     x = np.arange(15, dtype=np.float32).reshape(5, 3)
     good = engine({"x": x, "i": np.array([4, -5])})["y"]
