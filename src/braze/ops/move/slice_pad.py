@@ -9,7 +9,6 @@ import numpy as np
 
 from braze.core import dims
 from braze.core.dims import Dim
-from braze.core.dtypes import DType
 from braze.core.errors import DTypeError, ShapeError
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, const, load, select, unary
@@ -271,12 +270,6 @@ def single_store(inputs: Types, output: TensorType, element: Expr) -> LoopKernel
     )
 
 
-def scalar_value(array: Array, dtype: DType) -> bool | int | float:
-    """A one-element constant as a Python scalar of the right kind."""
-    item = array.reshape(-1)[0]
-    return bool(item) if dtype.kind == "b" else float(item) if dtype.is_float else int(item)
-
-
 def import_pad(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Pad: attributes before opset 11, inputs from then on; axes from 18; wrap from 19."""
     x = n.need(0)
@@ -294,7 +287,7 @@ def import_pad(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         fill = n.input(2) if mode == "constant" else None
         given = g.array(fill)
         if fill is not None and given is not None and given.size:
-            value = scalar_value(given, fill.dtype)
+            value = given.reshape(-1)[0].item()
         elif fill is not None and given is None:
             value, extra = None, (fill,)
     if x.dtype.is_float and value is not None:

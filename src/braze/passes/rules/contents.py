@@ -46,13 +46,6 @@ def number(name: str, expected: float) -> Const:
     return Const(name, near(expected))
 
 
-def scalar_of(graph: GraphEditor, value: Value) -> float:
-    """The only element of a constant that `is_scalar` accepted."""
-    array = graph.array(value)
-    assert array is not None and array.size == 1, value
-    return float(array.reshape(-1)[0])
-
-
 def as_float64(graph: GraphEditor | Rewriter, value: Value) -> Array:
     """A constant's content in float64."""
     array = graph.array(value)
