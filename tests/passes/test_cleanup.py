@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 
 from braze.core.dims import sym
-from braze.core.dtypes import BF16, F32, I64
+from braze.core.dtypes import BF16, F16, F32, I64, DType
 from braze.core.errors import UnsupportedOpError, VerifyError
 from braze.core.trace import Trace
 from braze.ir.graph import Graph, Node, TensorType
@@ -248,3 +249,32 @@ def test_a_separated_output_never_takes_a_name_that_is_there() -> None:
     after = separate_outputs(graph, CTX)
     verify(after, graph)
     assert after.outputs[0][1].name == "x_as_y_1"
+
+
+@dataclass(frozen=True)
+class _Lies(Op):
+    """An op whose reference does not give what it infers; folding must not hide that."""
+
+    def infer(self, inputs: Any, ctx: Any) -> tuple[TensorType, ...]:
+        return (inputs[0],)
+
+    def reference(self, *inputs: Any) -> tuple[Any, ...]:
+        return (inputs[0].astype(np.float64),)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+def test_a_reference_of_another_type_is_not_converted(dtype: DType) -> None:
+    g = Net()
+    with pytest.raises(VerifyError, match="_Lies: its reference gives float64"):
+        g.add1(_Lies(), g.constant(np.ones(2, dtype.numpy)))
+    # too large to be evaluated while it is imported: the pass leaves the node, and it stays visible
+    y = g.add1(_Lies(), g.constant(np.ones(3000, dtype.numpy)))
+    assert len(fold_constants(g.finish([("y", y)]), CTX).nodes) == 1
+
+
+def test_bfloat16_folds_while_it_is_imported() -> None:
+    g = Net()
+    x = g.constant(np.array([1.00390625, 3.0], np.float32))
+    y = g.add1(Binary("add"), g.add1(Cast(BF16), x), g.add1(Cast(BF16), x))
+    assert not g.nodes
+    assert g.array(y).tolist() == [2.0, 6.0]  # 1.0039 ties to 1.0, and is rounded before the sum

@@ -19,7 +19,8 @@ from braze.core.bounds import bounds
 from braze.core.dims import Dim, DimExpr, Interval, is_static, substitute
 from braze.core.dtypes import BF16, F16, F32, F64, DType, from_numpy
 from braze.core.elements import size_of
-from braze.core.errors import BrazeError, DTypeError, ShapeError, VerifyError
+from braze.core.errors import DTypeError, ShapeError, VerifyError
+from braze.ir.evaluate import evaluate_constants
 from braze.ir.graph import Graph, Node, SizeGuard, TensorType, Value
 from braze.ir.tighten import tighten
 from braze.ir.weights import WeightStore
@@ -247,7 +248,7 @@ class GraphBuilder:
 
 
 def _is_small(t: TensorType) -> bool:
-    if t.dtype is BF16 or t.dtype.is_narrow or not is_static(t.shape):
+    if not is_static(t.shape):
         return False
     return math.prod(d for d in t.shape if isinstance(d, int)) <= MAX_KNOWN_ELEMENTS
 
@@ -275,12 +276,8 @@ def _as_arrays(
 def _evaluate(
     op: Any, arrays: Sequence[np.ndarray[Any, Any] | None], types: Sequence[TensorType]
 ) -> list[np.ndarray[Any, Any]] | None:
-    try:
-        with np.errstate(all="ignore"):
-            results = [np.asarray(r) for r in op.reference(*arrays)]
-    except (BrazeError, IndexError, ValueError):
-        return None  # wrong data (an index out of range): the engine reports it when it runs
-    for r, t in zip(results, types, strict=True):
+    results = evaluate_constants(op, arrays, types)
+    for r, t in zip(results or (), types, strict=results is not None):
         if r.shape != t.shape or r.dtype != t.dtype.numpy:
             raise VerifyError(
                 f"{op.name}: its reference gives {r.dtype}{list(r.shape)} where its types say {t}; "

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from braze.core.dims import is_static, static_size
-from braze.core.elements import numbers, size_of, stored
-from braze.core.errors import BrazeError
+from braze.core.elements import size_of
 from braze.ir.editor import GraphEditor, Rewriter
+from braze.ir.evaluate import evaluate_constants
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Array
 from braze.passes.base import PassContext
@@ -47,18 +45,8 @@ def _evaluate(node: Node, editor: GraphEditor) -> Sequence[Array] | None:
     small = sum(_bytes(v) for v in node.outputs) <= SMALL_BYTES
     if not small and sum(map(_bytes, node.outputs)) > GROWTH * sum(map(_bytes, given)):
         return None
-    try:
-        with np.errstate(all="ignore"):
-            results = node.op.reference(*(_wide(v, editor) for v in node.inputs))
-    except (BrazeError, IndexError, ValueError, TypeError):
-        # wrong data (an index out of range): the engine reports it when the node runs
-        return None
-    return [stored(np.asarray(a), v.dtype) for v, a in zip(node.outputs, results, strict=True)]
-
-
-def _wide(value: Value | None, editor: GraphEditor) -> Array | None:
-    array = editor.array(value)
-    return None if array is None or value is None else numbers(array, value.dtype)
+    arrays = [editor.array(v) for v in node.inputs]
+    return evaluate_constants(node.op, arrays, [v.type for v in node.outputs])
 
 
 def _bytes(value: Value) -> int:
