@@ -19,7 +19,8 @@ import numpy as np
 from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.codegen.cpu.packing import pack_anchor
-from braze.codegen.cpu.product.register_tile import TileShape, multiply_add
+from braze.codegen.cpu.product.dot import multiply_add
+from braze.codegen.cpu.product.register_tile import TileShape
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS
 from braze.core.dims import evaluate

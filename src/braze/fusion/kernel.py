@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Union
 
 from braze.core.dims import Dim
+from braze.core.dtypes import DType
 from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.expr.scalar import Expr
@@ -60,13 +61,14 @@ class Tactic:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How a constant slot is laid out for a template: `kind` and literal parameters.
+    """How a constant slot is laid out for a template: `kind`, element type, literal parameters.
 
     The backend that asked for it applies it (`backend.pack(array, packing)`); equal content with
     equal packing is stored once.
     """
 
     kind: str
+    dtype: DType
     parameters: tuple[tuple[str, int], ...] = ()
 
 

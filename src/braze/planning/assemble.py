@@ -82,7 +82,8 @@ class _Assembler:
             data = np.ascontiguousarray(array if packing is None else self.pack(array, packing))
             offset, size = self.weight_bytes, data.nbytes
             self.weight_bytes += aligned(size)
-            self.weights.append(Weight(v.name, v.dtype, tuple(data.shape), offset, size, content))
+            dtype = v.dtype if packing is None else packing.dtype
+            self.weights.append(Weight(v.name, dtype, tuple(data.shape), offset, size, content))
             self.weight_data.append(data)
             self.weight_of[key] = self.new(_Storage("weight", size, v.name, offset=offset))
         return self.weight_of[key]

@@ -16,9 +16,10 @@ from braze.core.config import EFFORTS
 from braze.core.dims import Dim, evaluate
 from braze.core.dtypes import F32, I64, DType
 from braze.expr.loops import TensorSpec
-from braze.expr.scalar import Expr, axis, binary, const, hole, load, unary
+from braze.expr.scalar import Expr, axis, binary, cast, const, hole, load, unary
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
 from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand, window_block
+from braze.ops.writing.precision import compute_type
 from braze.runtime.native import LoadedKernel, host_isa
 
 Array = NDArray[Any]
@@ -47,7 +48,7 @@ def contiguous(shape: Shape) -> tuple[Dim, ...]:
 def epilogue(kind: str, out: Shape, first: int, dtype: DType = F32) -> tuple[Expr, list[Shape]]:
     """An epilogue of `kind` and the shapes of the tensors it reads, from slot `first` on."""
     ax = tuple(axis(i) for i in range(len(out)))
-    value: Expr = hole(0, dtype)
+    value: Expr = cast(hole(0, compute_type(dtype)), dtype)
     if kind == "none":
         return value, []
     shapes: list[Shape] = [(out[-1],)]
@@ -99,7 +100,7 @@ def matmul(
         Operand(0, contiguous(lhs_shape)),
         Operand(1, strides),
         Operand(0, contiguous(out)),
-        dtype,
+        compute_type(dtype),
     )
     expr, extra = epilogue(kind, out, 2, dtype)
     inputs = tuple(TensorSpec(dtype, s) for s in (lhs_shape, rhs_shape, *extra))
@@ -118,6 +119,7 @@ def conv(
     strides: tuple[int, int] = (1, 1),
     dilations: tuple[int, int] = (1, 1),
     pads: tuple[int, int, int, int] = (0, 0, 0, 0),
+    dtype: DType = F32,
     kind: str = "none",
 ) -> AnchorKernel:
     """A channels-last convolution with a constant weight."""
@@ -127,14 +129,14 @@ def conv(
         reach = dilations[i] * (kernel[i] - 1) + 1
         spatial.append((size + pads[i] + pads[i + 2] - reach) // strides[i] + 1)
     out: Shape = (n, *spatial, k)
-    block = window_block(kernel, c // groups)
+    acc, block = compute_type(dtype), window_block(kernel, c // groups)
     spec = ConvSpec(
-        n, (h, w), tuple(spatial), c, k, groups, kernel, strides, dilations, pads, F32, block
+        n, (h, w), tuple(spatial), c, k, groups, kernel, strides, dilations, pads, acc, block
     )
-    expr, extra = epilogue(kind, out, 2)
+    expr, extra = epilogue(kind, out, 2, dtype)
     shapes: list[Shape] = [(n, h, w, c), (k, c // groups, *kernel), *extra]
-    inputs = tuple(TensorSpec(F32, s) for s in shapes)
-    return AnchorKernel(spec, inputs, TensorSpec(F32, out), expr, frozenset({1}))
+    inputs = tuple(TensorSpec(dtype, s) for s in shapes)
+    return AnchorKernel(spec, inputs, TensorSpec(dtype, out), expr, frozenset({1}))
 
 
 def attention(

@@ -9,7 +9,7 @@ from braze.codegen.cpu.anchors import anchor_tactics
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS
 from braze.core.dims import sym
-from braze.core.dtypes import F16, F32, F64
+from braze.core.dtypes import F32, F64, I32
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, check, host_isas, matmul, variants
 
@@ -94,8 +94,8 @@ def test_special_values_pass_through(isa: str) -> None:
         np.testing.assert_allclose(code(inputs, {}), want, rtol=1e-5, atol=1e-6)
 
 
-def test_half_types_are_left_to_the_fallback() -> None:
-    kernel = matmul((), 4, 4, 4, dtype=F16)
+def test_integers_are_left_to_the_fallback() -> None:
+    kernel = matmul((), 4, 4, 4, dtype=I32)
     assert anchor_tactics(kernel, CpuTarget("avx512", 1), EFFORTS[3]) == ()
 
 

@@ -1,7 +1,8 @@
 """The order of every sum, bit by bit: blocks of k in ascending order, whatever the tile.
 
 Inputs are small integers times powers of two, so products are exact, fused or not, and only sums
-round: the bits a spec asks for can be computed here, term by term.
+round: the bits a spec asks for can be computed here, term by term. Half types hold the inputs
+exactly and round each sum once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from braze.core.dims import sym
+from braze.core.dtypes import BF16, F16, F32, DType
+from braze.core.elements import numbers, stored
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import SUM_BLOCK, ConvSpec, window_block
 from tests.codegen.anchors.harness import conv, host_isas, matmul, variants
@@ -22,8 +25,11 @@ LENGTHS = (1, SUM_BLOCK - 1, SUM_BLOCK, SUM_BLOCK + 1, 2 * SUM_BLOCK, 2 * SUM_BL
 
 def rough(rng: np.random.Generator, *shape: int) -> Array:
     """Numbers of very different sizes with few bits: their products are exact in float32."""
-    values = rng.integers(-127, 128, shape) * 2.0 ** rng.integers(-8, 9, shape)
+    values = rng.integers(-127, 128, shape) * 2.0 ** rng.integers(-12, -1, shape)
     return values.astype(np.float32)
+
+
+DTYPES = (F32, F16, BF16)
 
 
 def summed(lhs: Array, rhs: Array, block: int) -> Array:
@@ -51,23 +57,41 @@ def windows(spec: ConvSpec, x: Array) -> Array:
     return np.concatenate(taps, -1)
 
 
-def check_bits(kernel: AnchorKernel, isa: str, inputs: list[Array], want: Array, env: Any) -> None:
+def check_bits(kernel: AnchorKernel, isa: str, given: list[Array], want: Array, env: Any) -> None:
+    """Every tactic gives `want` (float32 sums, rounded to the kernel's type) bit for bit."""
+    dtype = kernel.output.dtype
+    inputs = [stored(a, dtype) for a in given]
+    assert all((numbers(a, dtype) == b).all() for a, b in zip(inputs, given, strict=True))
     for compiled in variants(kernel, isa):
         for workers in (1, 3):
-            np.testing.assert_array_equal(compiled(inputs, env, workers), want)
+            np.testing.assert_array_equal(compiled(inputs, env, workers), stored(want, dtype))
+
+
+def check_product(isa: str, sizes: tuple[int, int, int], dtype: DType, **options: bool) -> None:
+    m, n, k = sizes
+    rng = np.random.default_rng(k)
+    a, b = rough(rng, m, k), rough(rng, k, n)
+    right = np.ascontiguousarray(b.T) if options.get("turned") else b
+    kernel = matmul((), m, n, k, dtype=dtype, **options)
+    check_bits(kernel, isa, [a, right], summed(a, b, SUM_BLOCK), {})
 
 
 @pytest.mark.parametrize("isa", host_isas())
 @pytest.mark.parametrize("k", LENGTHS)
 @pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("turned", [True, False])
-def test_products(isa: str, k: int, constant: bool, turned: bool) -> None:
-    rng = np.random.default_rng(k)
-    for m, n in ((1, 40), (13, 17), (29, 70), (5, 1)):
-        a, b = rough(rng, m, k), rough(rng, k, n)
-        kernel = matmul((), m, n, k, constant=constant, turned=turned)
-        inputs = [a, np.ascontiguousarray(b.T) if turned else b]
-        check_bits(kernel, isa, inputs, summed(a, b, SUM_BLOCK), {})
+def test_products(isa: str, k: int, constant: bool) -> None:
+    check_product(isa, (13, 17, k), F32, constant=constant)
+
+
+@pytest.mark.parametrize("isa", host_isas())
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_every_form(isa: str, dtype: DType) -> None:
+    k = SUM_BLOCK + 1
+    for size in ((1, 40, k), (5, 1, k), (29, 70, k)):
+        check_product(isa, size, dtype)
+    check_product(isa, (7, 33, k), dtype, constant=False)
+    check_product(isa, (7, 33, k), dtype, constant=False, turned=True)
+    check_product(isa, (3, 20, 1), dtype)
 
 
 @pytest.mark.parametrize("isa", host_isas())
@@ -104,9 +128,10 @@ CONVS = {
 
 @pytest.mark.parametrize("isa", host_isas())
 @pytest.mark.parametrize("name", CONVS)
-def test_convolutions(isa: str, name: str) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_convolutions(isa: str, name: str, dtype: DType) -> None:
     (c, k), kernel, options = CONVS[name]
-    made = conv(2, 7, 9, (c, k), kernel, **options)
+    made = conv(2, 7, 9, (c, k), kernel, dtype=dtype, **options)
     spec = made.spec
     assert isinstance(spec, ConvSpec)
     rng = np.random.default_rng(1)

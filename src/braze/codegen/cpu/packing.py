@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from braze.codegen.cpu.conv.winograd.matrices import transform_weights
+from braze.core.dtypes import from_numpy
+from braze.core.elements import numbers
 from braze.core.errors import CompileError
 from braze.core.parallel import in_parallel
 from braze.fusion.kernel import Packing
@@ -17,11 +19,12 @@ _PACKED_ROWS = 64
 
 
 def pack_anchor(array: Array, packing: Packing) -> Array:
-    """`array` in the layout `packing` asks for (contiguous, same dtype, flat).
+    """`array` in the layout and type `packing` asks for (contiguous, flat).
 
     Raises CompileError for a packing no template of this backend asks for.
     """
     parameters = dict(packing.parameters)
+    array = numbers(array, from_numpy(array.dtype)).astype(packing.dtype.numpy, copy=False)
     if packing.kind == "matmul_panels":
         return _matmul_panels(array, parameters)
     if packing.kind == "conv_panels":

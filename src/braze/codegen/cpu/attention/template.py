@@ -22,6 +22,7 @@ from braze.codegen.cpu.product.register_tile import TileShape
 from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
+from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.product.tactics import TileChoice, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
@@ -139,15 +140,16 @@ class _Attention:
 
         null = self.queries = fn.buffer(spec.q.slot, scores.element)
         self.score_rows = place(regions.scores)
+        stored = Stored(fn, F32)
         self.rows: Rows = StridedRows(fn, scores, null, spec.q.strides[2], spec.head_dim)
         if spec.q.strides[3] != 1:
             q_row, q_depth = spec.q.strides[2:]
             space = place(regions.queries)
-            self.rows = CopiedRows(fn, scores, null, q_row, q_depth, spec.head_dim, space)
+            self.rows = CopiedRows(fn, scores, stored, null, q_row, q_depth, spec.head_dim, space)
         k_row, k_depth = spec.k.strides[2:]
-        self.keys = Source(null, k_depth, k_row, spec.head_dim, spec.kv_len)
+        self.keys = Source(stored, null, k_depth, k_row, spec.head_dim, spec.kv_len)
         v_row, v_column = spec.v.strides[2:]
-        self.values = Source(null, v_row, v_column, spec.kv_len, spec.value_dim)
+        self.values = Source(stored, null, v_row, v_column, spec.kv_len, spec.value_dim)
         self.key_panels = CopiedPanels(fn, scores, self.keys, place(regions.keys))
         self.value_panels: Panels
         if tactic["v"] == "copy":

@@ -9,20 +9,21 @@ block of whole lines.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llvmlite import ir
 
 from braze.codegen.cpu.conv.lift import planar
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
+from braze.codegen.cpu.product.dot import element_type, multiply_add
 from braze.codegen.cpu.product.epilogue import Epilogue
-from braze.codegen.cpu.product.register_tile import Tile, TileShape, moved, multiply_add, zero_tile
+from braze.codegen.cpu.product.register_tile import Tile, TileShape, zero_tile
 from braze.codegen.cpu.product.store import TileSink, pieces
+from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.product.tactics import accumulators, choose_lanes
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
-from braze.core.dtypes import F32
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import ConvSpec
 
@@ -55,7 +56,7 @@ def depthwise_tactics(
 ) -> tuple[Tactic, ...]:
     """Tactics for a depthwise convolution that `conv_support` takes, best estimate first."""
     spec = planar(kernel.spec)
-    lanes = choose_lanes(target, F32, spec.out_channels)
+    lanes = choose_lanes(target, spec.acc, spec.out_channels)
     out_w = spec.out_spatial[1]
     limit = accumulators(target) * 2 // 3
     choices = []
@@ -111,10 +112,12 @@ def spans(spec: ConvSpec, width: int) -> tuple[Span, ...]:
 def compile_depthwise(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for one depthwise convolution; `tactic` is one of `depthwise_tactics`."""
     fn = KernelFunction(TEMPLATE, target, len(kernel.inputs) + 1)
-    shape = TileShape(int(tactic["width"]), int(tactic["vectors"]), int(tactic["lanes"]))
+    width, vectors, lanes = (int(tactic[key]) for key in ("width", "vectors", "lanes"))
+    element = element_type(kernel.inputs[WEIGHT_SLOT].dtype)
+    shape = TileShape(width, vectors, lanes, element, planar(kernel.spec).acc)
     _Lines(fn, kernel, planar(kernel.spec), shape, int(tactic["groups"])).run()
     code, params = fn.finish(speed=1, unroll=False)
-    packing = Packing("depthwise_taps")
+    packing = Packing("depthwise_taps", shape.dtype)
     object_ = elf(TEMPLATE, target, code)
     return CompiledKernel(object_, params, HostLaunch(True), ((WEIGHT_SLOT, packing),))
 
@@ -140,8 +143,12 @@ class _Lines:
     shape: TileShape
     groups: int
     epilogue: Epilogue = field(init=False)
+    pixels: Stored = field(init=False)
+    weights: Stored = field(init=False)
 
     def __post_init__(self) -> None:
+        self.pixels = Stored(self.fn, self.kernel.inputs[0].dtype)
+        self.weights = Stored(self.fn, self.shape.dtype)
         self.epilogue = Epilogue(self.fn, self.kernel)
 
     def run(self) -> None:
@@ -174,7 +181,7 @@ class _Lines:
         n, oh = b.sdiv(row, out_h), b.srem(row, out_h)
         top = b.sub(b.mul(oh, i64(spec.strides[0])), i64(spec.pads[0]))
         size = fn.dim(spec.in_spatial[0] * spec.in_spatial[1] * spec.in_channels)
-        image = fn.at(fn.buffer(0, self.shape.element), b.mul(n, size), self.shape.element)
+        image = self.pixels.buffer(0, b.mul(n, size))
         step = i64(spec.dilations[0])
         above = b.sub(i64(0), top)
         zero = i64(0)
@@ -232,7 +239,7 @@ class _Lines:
         last = fn.builder.icmp_signed("==", group, i64(self.groups - 1))
         with fn.if_(last):
             for offset, lanes in pieces(channels - start, shape.lanes):
-                yield TileShape(shape.rows, 1, lanes), i64(start + offset)
+                yield replace(shape, vectors=1, lanes=lanes), i64(start + offset)
 
     def _finish(
         self, shape: TileShape, tile: Tile, pixel: ir.Value, count: ir.Value, channel: ir.Value
@@ -292,11 +299,9 @@ class _Lines:
             ih = b.add(line.top, b.mul(it.index, i64(spec.dilations[0])))
             pixel = b.add(b.mul(ih, width), left)
             at = b.add(b.mul(pixel, i64(spec.in_channels)), channel)
-            source = moved(fn, line.image, at, shape.element)
+            source = self.pixels.moved(line.image, at)
             tap = b.mul(it.index, i64(spec.kernel[1] * spec.out_channels))
-            weights = fn.at(
-                fn.buffer(WEIGHT_SLOT, shape.element), b.add(tap, channel), shape.element
-            )
+            weights = self.weights.buffer(WEIGHT_SLOT, b.add(tap, channel))
             it.next = self._row(shape, source, weights, list(it.values), columns, left)
         return it.results
 
@@ -314,7 +319,10 @@ class _Lines:
         taps, vectors = spec.kernel[1], shape.vectors
         count = len(acc) // vectors
         held = [
-            [self._load(shape, weights, kw * spec.out_channels, v) for v in range(vectors)]
+            [
+                self._load(self.weights, shape, weights, kw * spec.out_channels, v)
+                for v in range(vectors)
+            ]
             for kw in range(taps)
         ]
         reach = (count - 1) * spec.strides[1] + (taps - 1) * spec.dilations[1] + 1
@@ -327,11 +335,11 @@ class _Lines:
             ]
             if not users or (columns is not None and not columns[j]):
                 continue
-            where = moved(fn, source, i64(j * spec.in_channels), shape.element)
+            where = self.pixels.moved(source, i64(j * spec.in_channels))
             if columns is None:
                 where = self._checked(where, left, j)
             for v in range(vectors):
-                value = self._load(shape, where, 0, v)
+                value = self._load(self.pixels, shape, where, 0, v)
                 for t, kw in users:
                     i = t * vectors + v
                     acc[i] = multiply_add(fn, value, held[kw][v], acc[i])
@@ -342,8 +350,10 @@ class _Lines:
         fn, b = self.fn, self.fn.builder
         column = b.add(left, i64(j))
         inside = b.icmp_unsigned("<", column, fn.dim(self.spec.in_spatial[1]))
-        return b.select(inside, where, fn.zeros(self.shape.columns * 4))
+        return b.select(inside, where, fn.zeros(self.shape.columns * self.pixels.dtype.itemsize))
 
-    def _load(self, shape: TileShape, pointer: ir.Value, offset: int, v: int) -> ir.Value:
-        where = self.fn.at(pointer, offset + v * shape.lanes, shape.element)
-        return self.fn.load(where, shape.vector)
+    @staticmethod
+    def _load(
+        stored: Stored, shape: TileShape, pointer: ir.Value, offset: int, v: int
+    ) -> ir.Value:
+        return stored.load(stored.at(pointer, offset + v * shape.lanes), shape.lanes)

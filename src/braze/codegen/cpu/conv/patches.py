@@ -2,7 +2,8 @@
 
 `LineRows` reads a whole line of the window at a time: kernel columns and channels lie next to
 each other in the input. Only lines that leave the input are copied, with zeros. `PatchRows` copies
-every window to scratch; it also serves dilated columns and groups.
+every window to scratch; it also serves dilated columns, groups and stored types that are not the
+ones multiplied.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from llvmlite import ir
 
 from braze.codegen.cpu.conv.taps import Window, each_pixel, steps, table_pointers
 from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
-from braze.codegen.cpu.product.register_tile import TileShape, moved
+from braze.codegen.cpu.product.register_tile import TileShape
 from braze.codegen.cpu.product.rows import ROW_PADDING, copy_row, spaced
+from braze.codegen.cpu.product.stored import Stored
 from braze.ops.lowering import ConvSpec
+
+_LONGEST_RUN = 32  # vectors that a copy is spelled out for; longer ones are a loop
 
 
 def run_length(spec: ConvSpec) -> int:
@@ -38,15 +42,13 @@ class Line:
     exists: ir.Value
 
 
-def line_of(
-    fn: KernelFunction, shape: TileShape, spec: ConvSpec, window: Window, number: ir.Value
-) -> Line:
+def line_of(stored: Stored, spec: ConvSpec, window: Window, number: ir.Value) -> Line:
     """Line `number` of a window."""
-    b = fn.builder
+    fn, b = stored.fn, stored.fn.builder
     height, width = (fn.dim(size) for size in spec.in_spatial)
     ih = b.add(window.top, b.mul(number, i64(spec.dilations[0])))
     offset = b.mul(b.mul(ih, width), i64(spec.in_channels))
-    source = moved(fn, window.image, offset, shape.element)
+    source = stored.moved(window.image, offset)
     return Line(number, source, window.left, b.icmp_unsigned("<", ih, height))
 
 
@@ -95,20 +97,21 @@ class LineRows:
         fn, b, spec, element = self.fn, self.fn.builder, self.spec, self.shape.element
         self._start = start
         zeros = fn.zeros(self.depth * self.shape.dtype.itemsize)
-        with each_pixel(fn, spec, self.base, start, stop) as (pixel, window):
+        stored = Stored(fn, self.shape.dtype)
+        with each_pixel(stored, spec, self.base, start, stop) as (pixel, window):
             local = b.sub(pixel, start)
             at = b.mul(window.left, i64(spec.in_channels))
             for number in steps(fn, spec.kernel[0]):
-                line = line_of(fn, self.shape, spec, window, number)
-                direct = moved(fn, line.source, at, element)
+                line = line_of(stored, spec, window, number)
+                direct = stored.moved(line.source, at)
                 slot = fn.at(self.table, self._index(number, local), POINTER)
                 b.store(b.select(line.exists, direct, zeros), slot, align=8)
             leaves = b.not_(columns_inside(fn, spec, window))
             with fn.if_(leaves, likely=False), fn.loop(0, spec.kernel[0]) as number:
                 index = self._index(number, local)
                 edge = fn.at(self.edges, b.mul(index, i64(self.depth)), element)
-                line = line_of(fn, self.shape, spec, window, number)
-                copy_edge(fn, self.shape, spec, edge, line)
+                line = line_of(stored, spec, window, number)
+                copy_edge(stored, self.shape, spec, edge, line)
                 b.store(edge, fn.at(self.table, index, POINTER), align=8)
 
     def _index(self, number: ir.Value, local: ir.Value) -> ir.Value:
@@ -128,6 +131,7 @@ class PatchRows:
 
     fn: KernelFunction
     shape: TileShape
+    stored: Stored
     spec: ConvSpec
     base: ir.Value
     scratch: ir.Value
@@ -148,8 +152,8 @@ class PatchRows:
         """Copy the windows of one block."""
         fn, b, spec, element = self.fn, self.fn.builder, self.spec, self.shape.element
         self._start = start
-        length = run_length(spec)
-        with each_pixel(fn, spec, self.base, start, stop) as (pixel, window):
+        length, stored = run_length(spec), self.stored
+        with each_pixel(stored, spec, self.base, start, stop) as (pixel, window):
             offset = b.mul(b.sub(pixel, start), i64(self.pitch(spec)))
             patch = fn.at(self.scratch, offset, element)
             inside = ir.Constant(I1, 0)
@@ -160,14 +164,13 @@ class PatchRows:
                 with yes:
                     at = b.mul(window.left, i64(spec.in_channels))
                     for number in steps(fn, spec.kernel[0]):
-                        line = line_of(fn, self.shape, spec, window, number)
+                        line = line_of(stored, spec, window, number)
                         target = fn.at(patch, b.mul(number, i64(length)), element)
-                        source = moved(fn, line.source, at, element)
-                        copy_run(fn, self.shape, target, source, length)
+                        copy_run(stored, self.shape, target, stored.moved(line.source, at), length)
                 with no, fn.loop(0, spec.kernel[0]) as number:
-                    line = line_of(fn, self.shape, spec, window, number)
+                    line = line_of(stored, spec, window, number)
                     target = fn.at(patch, b.mul(number, i64(length)), element)
-                    copy_edge(fn, self.shape, spec, target, line)
+                    copy_edge(stored, self.shape, spec, target, line)
 
     def pointers(
         self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
@@ -180,10 +183,10 @@ class PatchRows:
 
 
 def copy_edge(
-    fn: KernelFunction, shape: TileShape, spec: ConvSpec, target: ir.Value, line: Line
+    stored: Stored, shape: TileShape, spec: ConvSpec, target: ir.Value, line: Line
 ) -> None:
     """One line of a window, pixel by pixel, zeros outside of the input."""
-    b, element = fn.builder, shape.element
+    fn, b, element = stored.fn, stored.fn.builder, shape.element
     channels = spec.in_channels // spec.groups
     width = fn.dim(spec.in_spatial[1])
     with fn.loop(0, spec.kernel[1]) as kw:
@@ -192,23 +195,25 @@ def copy_edge(
         out = fn.at(target, b.mul(kw, i64(channels)), element)
         with fn.if_else(inside) as (yes, no):
             with yes:
-                pixel = moved(fn, line.source, b.mul(iw, i64(spec.in_channels)), element)
-                copy_row(fn, shape, out, pixel, channels)
+                pixel = stored.moved(line.source, b.mul(iw, i64(spec.in_channels)))
+                copy_row(stored, shape, out, pixel, channels)
             with no, fn.loop(0, channels) as c:
                 fn.store(ir.Constant(element, 0.0), fn.at(out, c, element))
 
 
 def copy_run(
-    fn: KernelFunction, shape: TileShape, target: ir.Value, source: ir.Value, count: int
+    stored: Stored, shape: TileShape, target: ir.Value, source: ir.Value, count: int
 ) -> None:
     """A run of known length: as few loads as possible, the last one overlapping."""
-    lanes = shape.lanes
+    lanes, fn = shape.lanes, stored.fn
+    if count > _LONGEST_RUN * lanes:
+        copy_row(stored, shape, target, source, i64(count))
+        return
     while lanes > count:
         lanes //= 2
     starts = [*range(0, count - lanes + 1, lanes)]
     if starts[-1] + lanes < count:
         starts.append(count - lanes)
-    wide = ir.VectorType(shape.element, lanes) if lanes > 1 else shape.element
     for at in starts:
-        value = fn.load(fn.at(source, at, shape.element), wide)
+        value = stored.load(stored.at(source, at), lanes)
         fn.store(value, fn.at(target, at, shape.element))

@@ -16,6 +16,7 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.function import I64, POINTER, KernelFunction, i64
 from braze.codegen.cpu.product.register_tile import TileShape, moved
 from braze.codegen.cpu.product.rows import clamped
+from braze.codegen.cpu.product.stored import Stored
 from braze.core.dims import Dim
 from braze.ops.lowering import ConvSpec
 
@@ -33,10 +34,10 @@ class Window:
 
 @contextmanager
 def each_pixel(
-    fn: KernelFunction, spec: ConvSpec, base: ir.Value, start: ir.Value, stop: ir.Value
+    stored: Stored, spec: ConvSpec, base: ir.Value, start: ir.Value, stop: ir.Value
 ) -> Iterator[tuple[ir.Value, Window]]:
     """Loop over output pixels start .. stop-1 (flat over batch and space)."""
-    b = fn.builder
+    fn, b = stored.fn, stored.fn.builder
     out_h, out_w = (fn.dim(size) for size in spec.out_spatial)
     image = fn.dim(spec.in_spatial[0] * spec.in_spatial[1] * spec.in_channels)
     first = b.sdiv(start, out_w)
@@ -45,7 +46,7 @@ def each_pixel(
         n, oh, ow = it.values
         top = b.sub(b.mul(oh, i64(spec.strides[0])), i64(spec.pads[0]))
         left = b.sub(b.mul(ow, i64(spec.strides[1])), i64(spec.pads[1]))
-        yield it.index, Window(fn.at(base, b.mul(n, image), ir.FloatType()), top, left)
+        yield it.index, Window(stored.at(base, b.mul(n, image)), top, left)
         ow, carried = _counted(fn, b.add(ow, i64(1)), out_w)
         oh, carried = _counted(fn, b.add(oh, carried), out_h)
         it.next = [b.add(n, carried), oh, ow]
@@ -96,7 +97,8 @@ class PixelRows:
         fn, b, spec = self.fn, self.fn.builder, self.spec
         self._start = start
         width = fn.dim(spec.in_spatial[1])
-        with each_pixel(fn, spec, self.base, start, stop) as (pixel, window):
+        stored = Stored(fn, self.shape.dtype)
+        with each_pixel(stored, spec, self.base, start, stop) as (pixel, window):
             local = b.sub(pixel, start)
             for kh in steps(fn, spec.kernel[0]):
                 ih = b.add(window.top, b.mul(kh, i64(spec.dilations[0])))

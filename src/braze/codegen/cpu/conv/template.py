@@ -17,17 +17,19 @@ from braze.codegen.cpu.conv.winograd.tactics import (
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
+from braze.codegen.cpu.product.dot import dot_refusal, element_type
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
 from braze.codegen.cpu.product.register_tile import TileShape
-from braze.codegen.cpu.product.rows import Rows, StridedRows
+from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
+from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.product.tactics import orders, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, product
-from braze.core.dtypes import F32
+from braze.core.dtypes import DType
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import ConvSpec
@@ -70,9 +72,10 @@ def is_plain(spec: ConvSpec) -> bool:
 def conv_support(
     spec: ConvSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
 ) -> str | None:
-    """None for a float32 convolution with a constant weight, else why there is no template."""
-    if any(t.dtype != F32 for t in inputs[:2]):
-        return f"no convolution of {inputs[0].dtype}: templates are for float32"
+    """None for a convolution of floats with a constant weight, else why there is no template."""
+    refusal = dot_refusal([t.dtype for t in inputs[:2]], spec.acc)
+    if refusal is not None:
+        return refusal
     if WEIGHT_SLOT not in constant:
         return "the weight is not constant: templates read packed weights"
     if len(spec.kernel) > 2:
@@ -89,12 +92,13 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
         return winograd_tactics(kernel, target, effort)
     sizes = Sizes.of(spec)
     found: dict[Tactic, None] = {}
-    tiles = tile_choices(target, F32, sizes.m, sizes.n, spec.in_channels * spec.strides[1])[:6]
-    per_tile = [tuple(orders(target, F32.itemsize, sizes.all, tile)) for tile in tiles]
+    stored, acc = kernel.inputs[0].dtype, spec.acc
+    tiles = tile_choices(target, acc, sizes.m, sizes.n, spec.in_channels * spec.strides[1])[:6]
+    per_tile = [tuple(orders(target, acc.itemsize, sizes.all, tile)) for tile in tiles]
     for choice in range(2):
         for tile, found_orders in zip(tiles, per_tile, strict=True):
             order, block, group = found_orders[choice]
-            for a in _row_modes(spec):
+            for a in _row_modes(spec, stored):
                 values = (
                     ("rows", tile.rows),
                     ("vectors", tile.vectors),
@@ -108,7 +112,9 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
     return tuple(found)[: effort.tactics]
 
 
-def _row_modes(spec: ConvSpec) -> tuple[str, ...]:
+def _row_modes(spec: ConvSpec, stored: DType) -> tuple[str, ...]:
+    if element_type(stored) is not stored:
+        return ("copy",) if is_plain(spec) else ("patch",)
     if is_plain(spec):
         return ("direct",)
     if spec.in_channels // spec.groups < _PATCH_CHANNELS:
@@ -121,7 +127,8 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     spec = planar(kernel.spec)
     sizes = Sizes.of(spec)
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
-    shape = TileShape(rows, vectors, lanes)
+    types = [t.dtype for t in kernel.inputs[:2]]
+    shape = TileShape(rows, vectors, lanes, element_type(types[1]), spec.acc)
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     capacity = rows * blocking.block_tiles
     scratch = Scratch(shape.dtype.itemsize)
@@ -130,20 +137,20 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
     base = scratch_base(fn, count, scratch.used) if scratch.used != 0 else None
     spaces = [fn.at(base, fn.dim(at), ir.IntType(8)) for at in regions]
-    source = fn.buffer(0, shape.element)
-    row_source = _rows(fn, shape, spec, tactic["a"], capacity, spaces)
-    weights = fn.buffer(WEIGHT_SLOT, shape.element)
-    panel_source = Source(weights, shape.columns, 1, sizes.k, sizes.n)
+    pixels, weights = Stored(fn, types[0]), Stored(fn, shape.dtype)
+    row_source = _rows(pixels, shape, spec, tactic["a"], capacity, spaces)
+    panel_source = Source(
+        weights, weights.buffer(WEIGHT_SLOT), shape.columns, 1, sizes.k, sizes.n
+    )
     panels = PackedPanels(fn, shape, panel_source)
     epilogue = Epilogue(fn, kernel)
     sink = TileSink(fn, shape, epilogue, spec.out_channels, 1)
     packed = -(-sizes.n // shape.columns) * shape.columns * sizes.k
 
     def bind(group: ir.Value) -> None:
-        b, element = fn.builder, shape.element
-        first = b.mul(group, i64(spec.in_channels // spec.groups))
-        row_source.base = fn.at(source, first, element)
-        panel_source.base = fn.at(weights, b.mul(group, i64(packed)), element)
+        b = fn.builder
+        row_source.base = pixels.buffer(0, b.mul(group, i64(spec.in_channels // spec.groups)))
+        panel_source.base = weights.buffer(WEIGHT_SLOT, b.mul(group, i64(packed)))
         sink.column_first = b.mul(group, i64(sizes.n))
         output = fn.buffer(len(kernel.inputs), epilogue.stored)
         sink.base = fn.at(output, sink.column_first, epilogue.stored)
@@ -152,26 +159,29 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     loops = TileLoops(fn, shape, blocking, spec.block, m, n, row_source, panels, sink, bind)
     loops.run(spec.groups)
     code, params = fn.finish(speed=1, unroll=False)
-    packing = Packing("conv_panels", (("columns", shape.columns), ("groups", spec.groups)))
+    values = (("columns", shape.columns), ("groups", spec.groups))
+    packing = Packing("conv_panels", shape.dtype, values)
     launch = HostLaunch(True, scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, ((WEIGHT_SLOT, packing),))
 
 
 def _regions(spec: ConvSpec, mode: int | str, capacity: int, scratch: Scratch) -> list[Dim]:
     """Byte offsets of what a way of reading rows keeps in scratch."""
-    # pointers are eight bytes: two float32 elements each
+    pointer = 8 // scratch.itemsize  # elements
     if mode == "pixel":
-        return [scratch.take(2 * capacity * spec.kernel[0] * spec.kernel[1])]
+        return [scratch.take(pointer * capacity * spec.kernel[0] * spec.kernel[1])]
     if mode == "line":
         lines = capacity * spec.kernel[0]
-        return [scratch.take(2 * lines), scratch.take(lines * run_length(spec))]
+        return [scratch.take(pointer * lines), scratch.take(lines * run_length(spec))]
     if mode == "patch":
         return [scratch.take(capacity * PatchRows.pitch(spec))]
+    if mode == "copy":
+        return [scratch.take(capacity * CopiedRows.pitch(spec.in_channels // spec.groups))]
     return []
 
 
 def _rows(
-    fn: KernelFunction,
+    stored: Stored,
     shape: TileShape,
     spec: ConvSpec,
     mode: int | str,
@@ -179,13 +189,14 @@ def _rows(
     spaces: list[ir.Value],
 ) -> Rows:
     """How the tactic reads the input; the base is bound per group."""
-    source = fn.buffer(0, shape.element)
+    fn, source, depth = stored.fn, stored.buffer(0), spec.in_channels // spec.groups
     if mode == "direct":
-        return StridedRows(fn, shape, source, spec.in_channels, spec.in_channels // spec.groups)
+        return StridedRows(fn, shape, source, spec.in_channels, depth)
+    if mode == "copy":
+        return CopiedRows(fn, shape, stored, source, spec.in_channels, 1, depth, spaces[0])
     if mode == "patch":
-        return PatchRows(fn, shape, spec, source, spaces[0])
+        return PatchRows(fn, shape, stored, spec, source, spaces[0])
     if mode == "line":
         return LineRows(fn, shape, spec, source, spaces[0], spaces[1], capacity)
-    depth = spec.in_channels // spec.groups
     zeros = fn.zeros(depth * shape.dtype.itemsize) if any(spec.pads) else None
     return PixelRows(fn, shape, spec, source, spaces[0], capacity, zeros)

@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm import halves
 from braze.codegen.cpu.llvm.function import I8, I32, STATUS_INDEX, element_bytes, i64, storage_type
-from braze.codegen.cpu.llvm.vector import I16, constant, suffix, with_element
+from braze.codegen.cpu.llvm.vector import I16, Lanes, constant, suffix, with_element
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, BOOL, F16, DType
 from braze.expr.affine import slope
@@ -54,7 +54,7 @@ class Memory:
             raw = self._vector_load(e, spec, pointer, guard)
         else:
             raw = self._gather(e, spec, pointer, guard)
-        return self.from_memory(raw, e.dtype)
+        return from_memory(self.e.lanes, raw, e.dtype)
 
     def _contiguous(self, index: Sequence[Expr], spec: TensorSpec) -> bool:
         if self.flat_slope(index, spec) != 1:
@@ -218,7 +218,8 @@ class Memory:
             if mode != "set":
                 kind = ir.VectorType(element, self.e.width)
                 place = self._redirect(address, active)
-                old = self.from_memory(self._vector_at(place, kind, self.e.env.mask), spec.dtype)
+                raw = self._vector_at(place, kind, self.e.env.mask)
+                old = from_memory(self.e.lanes, raw, spec.dtype)
                 value = self.update(mode, old, value, spec.dtype)
             raw = self.to_memory(value, spec.dtype)
             if active is None:
@@ -256,7 +257,7 @@ class Memory:
                 self._store_one(address, value, dtype, mode, None)
             return
         if mode != "set":
-            old = self.from_memory(self.fn.load(address, memory_type(dtype)), dtype)
+            old = from_memory(self.e.lanes, self.fn.load(address, memory_type(dtype)), dtype)
             value = self.update(mode, old, value, dtype)
         self.fn.store(self.to_memory(value, dtype), address)
 
@@ -273,15 +274,6 @@ class Memory:
             return halves.round_f16(lanes, result)
         return halves.round_bf16(lanes, result) if dtype is BF16 else result
 
-    # -- memory form and register form --------------------------------------------------------
-    def from_memory(self, raw: ir.Value, dtype: DType) -> ir.Value:
-        """A loaded value in register form."""
-        if dtype is BOOL:
-            return self.fn.builder.icmp_unsigned("!=", raw, constant(raw.type, 0))
-        if dtype is F16:
-            return halves.f16_to_f32(self.e.lanes, raw)
-        return halves.bf16_to_f32(self.e.lanes, raw) if dtype is BF16 else raw
-
     def to_memory(self, value: ir.Value, dtype: DType) -> ir.Value:
         """A register value in the form memory holds."""
         if dtype is BOOL:
@@ -293,6 +285,15 @@ class Memory:
             high = self.e.lanes.shift_right(self.e.lanes.bits(value), 16)
             return self.fn.builder.trunc(high, with_element(value.type, I16))
         return value
+
+
+def from_memory(lanes: Lanes, raw: ir.Value, dtype: DType) -> ir.Value:
+    """A loaded value (scalar or vector) in register form."""
+    if dtype is BOOL:
+        return lanes.b.icmp_unsigned("!=", raw, constant(raw.type, 0))
+    if dtype is F16:
+        return halves.f16_to_f32(lanes, raw)
+    return halves.bf16_to_f32(lanes, raw) if dtype is BF16 else raw
 
 
 def memory_type(dtype: DType) -> ir.Type:

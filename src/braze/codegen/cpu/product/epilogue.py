@@ -13,6 +13,7 @@ from braze.codegen.cpu.llvm.access import memory_type
 from braze.codegen.cpu.llvm.emit import Emitter, Env
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.core.dims import Dim, Shape, product
+from braze.core.dtypes import F16
 from braze.expr.fold import leaves, rewrite
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import UNARY, Expr, axis, load
@@ -42,6 +43,8 @@ class Epilogue:
         self._expr = self._flattened(kernel.epilogue)
         nodes = _nodes(self._expr)
         heavy = any(e.op in UNARY and e.op not in _CHEAP for e in nodes)
+        if not fn.target.features.has_f16c:  # conversions are a dozen instructions each
+            heavy = heavy or any(e.dtype is F16 for e in nodes)
         self.light = len(nodes) <= LIGHT_NODES and not heavy
         used = {e.attr for e in leaves(self._expr, "axis")}
         self._used = [i for i in range(len(self.shape)) if i in used]

@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import I32, KernelFunction, i64
 from braze.codegen.cpu.product.register_tile import TileShape, zero
+from braze.codegen.cpu.product.stored import Stored
 from braze.core.dims import Dim
 
 Panel = tuple[ir.Value, Dim]  # pointer to element (0, 0), elements per step of k
@@ -36,8 +37,9 @@ class Panels(Protocol):
 
 @dataclass(slots=True)
 class Source:
-    """B where it lies: pointer to element (0, 0), its strides and its sizes."""
+    """B where it lies: its type, pointer to element (0, 0), its strides and its sizes."""
 
+    stored: Stored
     base: ir.Value
     depth_stride: Dim
     column_stride: Dim
@@ -142,7 +144,7 @@ def copy_panel(
     b = fn.builder
     first = b.mul(index, i64(shape.columns))
     left = fn.minimum(b.sub(fn.dim(source.columns), first), i64(shape.columns))
-    base = fn.at(source.base, b.mul(first, fn.dim(source.column_stride)), shape.element)
+    base = source.stored.at(source.base, b.mul(first, fn.dim(source.column_stride)))
     whole = b.icmp_signed("==", left, i64(shape.columns))
     if source.column_stride != 1:
         with fn.if_(b.not_(whole)):
@@ -160,13 +162,12 @@ def copy_panel(
 def _copy_whole(
     fn: KernelFunction, shape: TileShape, source: Source, base: ir.Value, target: ir.Value
 ) -> None:
-    b, element = fn.builder, shape.element
+    b, stored, element = fn.builder, source.stored, shape.element
     with fn.loop(0, fn.dim(source.depth)) as k:
-        row = fn.at(base, b.mul(k, fn.dim(source.depth_stride)), element)
+        row = stored.at(base, b.mul(k, fn.dim(source.depth_stride)))
         out = fn.at(target, b.mul(k, i64(shape.columns)), element)
-        for v in range(shape.vectors):
-            at = v * shape.lanes
-            fn.store(fn.load(fn.at(row, at, element), shape.vector), fn.at(out, at, element))
+        for at in range(0, shape.columns, shape.lanes):
+            fn.store(stored.load(stored.at(row, at), shape.lanes), fn.at(out, at, element))
 
 
 def _clear(fn: KernelFunction, shape: TileShape, source: Source, target: ir.Value) -> None:
@@ -205,13 +206,14 @@ def _turn_columns(
     j: ir.Value,
 ) -> None:
     """Columns j .. j+lanes-1, all k; the source has unit stride along k."""
-    b, element, lanes = fn.builder, shape.element, shape.lanes
+    b, stored, lanes = fn.builder, source.stored, shape.lanes
+    element = shape.element
     depth, step = fn.dim(source.depth), fn.dim(source.column_stride)
     whole = b.sub(depth, b.srem(depth, i64(lanes)))
-    first = fn.at(base, b.mul(j, step), element)
+    first = stored.at(base, b.mul(j, step))
     with fn.loop(0, whole, lanes) as k:
         block = [
-            fn.load(fn.at(fn.at(first, b.mul(i64(i), step), element), k, element), shape.vector)
+            stored.load(stored.at(stored.at(first, b.mul(i64(i), step)), k), lanes)
             for i in range(lanes)
         ]
         out = fn.at(target, b.add(b.mul(k, i64(shape.columns)), j), element)
@@ -230,12 +232,12 @@ def _copy_elements(
     where: tuple[ir.Value, ir.Value, ir.Value],
 ) -> None:
     """Column where[0], k from where[1] to where[2], one by one."""
-    b, element = fn.builder, shape.element
+    b, stored = fn.builder, source.stored
     j, start, stop = where
-    column = fn.at(base, b.mul(j, fn.dim(source.column_stride)), element)
+    column = stored.at(base, b.mul(j, fn.dim(source.column_stride)))
     with fn.loop(start, stop) as k:
-        value = fn.load(fn.at(column, b.mul(k, fn.dim(source.depth_stride)), element), element)
-        fn.store(value, fn.at(target, b.add(b.mul(k, i64(shape.columns)), j), element))
+        value = stored.load(stored.at(column, b.mul(k, fn.dim(source.depth_stride))))
+        fn.store(value, fn.at(target, b.add(b.mul(k, i64(shape.columns)), j), shape.element))
 
 
 def turn(fn: KernelFunction, block: list[ir.Value]) -> list[ir.Value]:

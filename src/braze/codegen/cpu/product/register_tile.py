@@ -15,7 +15,8 @@ from functools import lru_cache
 
 from llvmlite import ir
 
-from braze.codegen.cpu.llvm.function import I32, KernelFunction
+from braze.codegen.cpu.llvm.function import I32, KernelFunction, storage_type
+from braze.codegen.cpu.product.dot import dot
 from braze.core.dtypes import F32, DType
 
 Tile = list[list[ir.Value]]  # [row][vector]
@@ -23,12 +24,13 @@ Tile = list[list[ir.Value]]  # [row][vector]
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """`rows` x (`vectors` vectors of `lanes` elements of `dtype`) accumulators."""
+    """`rows` x (`vectors` vectors of `lanes`) sums of type `acc`, of products of `dtype`."""
 
     rows: int
     vectors: int
     lanes: int
     dtype: DType = F32
+    acc: DType = F32
 
     @property
     def columns(self) -> int:
@@ -36,11 +38,21 @@ class TileShape:
 
     @property
     def element(self) -> ir.Type:
-        return ir.FloatType() if self.dtype is F32 else ir.DoubleType()
+        """LLVM type of one element that is multiplied."""
+        return storage_type(self.dtype)
 
     @property
     def vector(self) -> ir.Type:
         return vector_type(self.element, self.lanes)
+
+    @property
+    def sum(self) -> ir.Type:
+        """LLVM type of one sum."""
+        return storage_type(self.acc)
+
+    @property
+    def sums(self) -> ir.Type:
+        return vector_type(self.sum, self.lanes)
 
 
 @lru_cache(maxsize=64)
@@ -88,23 +100,9 @@ def moved(fn: KernelFunction, pointer: ir.Value, index: ir.Value, element: ir.Ty
     return fn.builder.gep(pointer, [index], inbounds=False, source_etype=element)
 
 
-def multiply_add(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """a * b + c: one rounding where the instruction set has FMA, two where it does not."""
-    if not fn.target.has_fma:
-        return fn.builder.fadd(fn.builder.fmul(a, b), c)
-    return fn.intrinsic(f"llvm.fma.{intrinsic_suffix(a.type)}", a.type, [a, b, c])
-
-
-def intrinsic_suffix(kind: ir.Type) -> str:
-    """How LLVM spells a float type in the names of intrinsics: v16f32, f64."""
-    element = kind.element if isinstance(kind, ir.VectorType) else kind
-    name = "f32" if isinstance(element, ir.FloatType) else "f64"
-    return f"v{kind.count}{name}" if isinstance(kind, ir.VectorType) else name
-
-
 def zero_tile(shape: TileShape, rows: int, vectors: int) -> Tile:
     """Accumulators before the first product."""
-    return [[zero(shape.vector)] * vectors for _ in range(rows)]
+    return [[zero(shape.sums)] * vectors for _ in range(rows)]
 
 
 def accumulate(
@@ -121,6 +119,8 @@ def accumulate(
     rows: pointers with unit steps along k; panel: pointer with `stride` elements per step of k.
     """
     count, vectors = len(tile), len(tile[0])
+    instruction = dot(fn.target, shape.dtype, shape.acc)
+    assert instruction.depth == 1, "rows and panels step through k one by one"
     steps = fn.dim(depth) if isinstance(depth, int) else depth
     width = fn.dim(stride) if isinstance(stride, int) else stride
     flat = [value for row in tile for value in row]
@@ -136,6 +136,6 @@ def accumulate(
             a = broadcast(fn, scalar, shape.lanes)
             for v in range(vectors):
                 at = r * vectors + v
-                sums[at] = multiply_add(fn, a, columns[v], sums[at])
+                sums[at] = instruction.emit(fn, a, columns[v], sums[at])
         it.next = sums
     return [it.results[r * vectors : (r + 1) * vectors] for r in range(count)]

@@ -2,7 +2,8 @@
 
 The register tile wants one pointer per row with unit steps along k. `StridedRows` points into the
 operand; `CopiedRows` first copies a block of rows to scratch, for operands whose k is not unit
-stride and for row strides that map all rows of a tile to the same cache sets.
+stride, for row strides that map all rows of a tile to the same cache sets, and for stored types
+that are not the ones multiplied.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Protocol
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
-from braze.codegen.cpu.product.register_tile import TileShape, vector_type
+from braze.codegen.cpu.product.register_tile import TileShape
+from braze.codegen.cpu.product.stored import Stored
 from braze.core.dims import Dim, ceildiv
 
 ROW_PADDING = 16  # elements between copied rows: keeps them off each other's cache sets
@@ -62,10 +64,11 @@ class StridedRows:
 
 @dataclass(slots=True)
 class CopiedRows:
-    """Rows copied block by block to `scratch`, which holds `scratch_elements(rows, depth)`."""
+    """Rows copied block by block to `scratch`, as the elements that are multiplied."""
 
     fn: KernelFunction
     shape: TileShape
+    stored: Stored
     base: ir.Value
     row_stride: Dim
     depth_stride: Dim
@@ -85,9 +88,9 @@ class CopiedRows:
         self._start = start
         pitch, step = fn.dim(self.pitch(self.depth)), fn.dim(self.row_stride)
         with fn.loop(start, stop) as row:
-            source = fn.at(self.base, b.mul(row, step), element)
+            source = self.stored.at(self.base, b.mul(row, step))
             target = fn.at(self.scratch, b.mul(b.sub(row, start), pitch), element)
-            copy_row(fn, self.shape, target, source, self.depth, self.depth_stride)
+            copy_row(self.stored, self.shape, target, source, self.depth, self.depth_stride)
 
     def pointers(
         self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
@@ -124,22 +127,22 @@ def clamped(fn: KernelFunction, row: ir.Value, count: int, last: ir.Value) -> li
 
 
 def copy_row(
-    fn: KernelFunction,
+    stored: Stored,
     shape: TileShape,
     target: ir.Value,
     source: ir.Value,
     count: Dim | ir.Value,
     step: Dim = 1,
 ) -> None:
-    """target[i] = source[i * step] for i < count."""
-    b, element = fn.builder, shape.element
+    """target[i] = source[i * step] for i < count, as elements that are multiplied."""
+    fn, b, element = stored.fn, stored.fn.builder, shape.element
     total = count if isinstance(count, ir.Value) else fn.dim(count)
     begin: ir.Value | int = 0
     if step == 1 and shape.lanes > 1:
-        wide = vector_type(element, shape.lanes)
         begin = b.sub(total, b.srem(total, i64(shape.lanes)))
         with fn.loop(0, begin, shape.lanes) as i:
-            fn.store(fn.load(fn.at(source, i, element), wide), fn.at(target, i, element))
+            value = stored.load(stored.at(source, i), shape.lanes)
+            fn.store(value, fn.at(target, i, element))
     with fn.loop(begin, total) as i:
-        where = b.mul(i, fn.dim(step))
-        fn.store(fn.load(fn.at(source, where, element), element), fn.at(target, i, element))
+        value = stored.load(stored.at(source, b.mul(i, fn.dim(step))))
+        fn.store(value, fn.at(target, i, element))

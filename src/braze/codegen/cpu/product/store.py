@@ -77,11 +77,11 @@ class TileSink:
         fn, b, shape = self.fn, self.fn.builder, self.shape
         if self._spill is None:
             # small tiles of a remainder may reach a few rows beyond the tile
-            self._spill = fn.alloca(shape.element, (shape.rows + SPARE_ROWS) * shape.columns)
+            self._spill = fn.alloca(shape.sum, (shape.rows + SPARE_ROWS) * shape.columns)
         for r, line in enumerate(tile):
-            row = fn.at(self._spill, b.mul(b.add(at, i64(r)), i64(shape.columns)), shape.element)
+            row = fn.at(self._spill, b.mul(b.add(at, i64(r)), i64(shape.columns)), shape.sum)
             for v, value in enumerate(line):
-                fn.store(value, fn.at(row, v * shape.lanes, shape.element))
+                fn.store(value, fn.at(row, v * shape.lanes, shape.sum))
 
     def drain(
         self, row: ir.Value, count: ir.Value, column: ir.Value, width: int | ir.Value
@@ -90,12 +90,12 @@ class TileSink:
         fn, b, shape = self.fn, self.fn.builder, self.shape
         assert self._spill is not None
         with fn.loop(0, count) as r:
-            source = fn.at(self._spill, b.mul(r, i64(shape.columns)), shape.element)
+            source = fn.at(self._spill, b.mul(r, i64(shape.columns)), shape.sum)
             at = b.add(row, r)
             if isinstance(width, int):
                 for start, lanes in pieces(width, shape.lanes):
                     value = fn.load(
-                        fn.at(source, start, shape.element), vector_type(shape.element, lanes)
+                        fn.at(source, start, shape.sum), vector_type(shape.sum, lanes)
                     )
                     self.piece(value, at, b.add(column, i64(start)), lanes)
             else:
@@ -108,7 +108,7 @@ class TileSink:
         whole = b.sub(width, b.srem(width, i64(shape.lanes)))
         for start, stop, lanes in ((i64(0), whole, shape.lanes), (whole, width, 1)):
             with fn.loop(start, stop, lanes) as j:
-                value = fn.load(fn.at(source, j, shape.element), vector_type(shape.element, lanes))
+                value = fn.load(fn.at(source, j, shape.sum), vector_type(shape.sum, lanes))
                 self.piece(value, row, b.add(column, j), lanes)
 
     def _line(self, line: list[ir.Value], row: ir.Value, column: ir.Value, width: int) -> None:

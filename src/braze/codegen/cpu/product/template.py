@@ -9,6 +9,7 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
+from braze.codegen.cpu.product.dot import dot_refusal, element_type
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import (
     CopiedPanels,
@@ -22,11 +23,12 @@ from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.spec import Product, from_spec
 from braze.codegen.cpu.product.store import TileSink
+from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.product.tactics import conflicts, orders, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
-from braze.core.dtypes import F32, F64, DType
+from braze.core.dtypes import DType
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import MatmulSpec
@@ -35,22 +37,20 @@ TEMPLATE = "gemm"
 
 
 def matmul_support(spec: MatmulSpec, inputs: Sequence[TensorSpec]) -> str | None:
-    """None for a float32 or float64 product, else why there is no template."""
-    lhs, rhs = inputs[spec.lhs.slot].dtype, inputs[spec.rhs.slot].dtype
-    if lhs != rhs or lhs not in (F32, F64):
-        return f"no product of {lhs} and {rhs}: templates are for float32 and float64"
-    return "a sum of no terms has no template" if spec.k == 0 else None
+    """None for a product of floats, else why there is no template."""
+    refusal = dot_refusal([inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)], spec.acc)
+    return refusal or ("a sum of no terms has no template" if spec.k == 0 else None)
 
 
 def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
     """Tactics for a product that `matmul_support` takes, best estimate first."""
-    dtype = _dtype(kernel)
-    assert isinstance(kernel.spec, MatmulSpec)
-    p = from_spec(kernel.spec)
+    spec = kernel.spec
+    assert isinstance(spec, MatmulSpec)
+    p, lhs, dtype = from_spec(spec), kernel.inputs[spec.lhs.slot].dtype, spec.acc
     found: dict[Tactic, None] = {}
     for tile in tile_choices(target, dtype, p.m, p.n, p.lhs[0])[:6]:
         for order, block, group in orders(target, dtype.itemsize, (p.m, p.n, p.k), tile):
-            for a in _lhs_modes(p, dtype, tile.rows):
+            for a in _lhs_modes(p, lhs, tile.rows):
                 for b in _rhs_modes(p, kernel):
                     # a copy is made once per outer unit: copied operands belong outside
                     chosen = "rows" if a == "copy" and b != "copy" else order
@@ -83,13 +83,8 @@ def _spread(tactics: list[Tactic], limit: int) -> Iterator[Tactic]:
     yield from ordered[:limit]
 
 
-def _dtype(kernel: AnchorKernel) -> DType:
-    assert isinstance(kernel.spec, MatmulSpec)
-    return kernel.inputs[kernel.spec.lhs.slot].dtype
-
-
 def _lhs_modes(p: Product, dtype: DType, rows: int) -> tuple[str, ...]:
-    if p.lhs[1] != 1 and p.k != 1:
+    if (p.lhs[1] != 1 and p.k != 1) or element_type(dtype) is not dtype:
         return ("copy",)
     if rows == 1 or p.m == 1:
         return ("direct",)
@@ -103,7 +98,8 @@ def _rhs_modes(p: Product, kernel: AnchorKernel) -> tuple[str, ...]:
     sizes = (p.n, p.k, p.rhs_offset, *p.rhs, *(x for a in p.batch for x in (a.size, a.rhs)))
     if kernel.spec.rhs.slot in kernel.constant and all(isinstance(s, int) for s in sizes):
         return ("packed",)
-    if p.rhs[1] == 1:
+    dtype = kernel.inputs[kernel.spec.rhs.slot].dtype
+    if p.rhs[1] == 1 and element_type(dtype) is dtype:
         few = isinstance(p.m, int) and p.m <= 32
         return ("direct", "copy") if few else ("copy", "direct")
     return ("copy",)
@@ -111,13 +107,14 @@ def _rhs_modes(p: Product, kernel: AnchorKernel) -> tuple[str, ...]:
 
 def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for one product; `tactic` is one of `matmul_tactics`."""
-    spec, dtype = kernel.spec, _dtype(kernel)
+    spec = kernel.spec
     assert isinstance(spec, MatmulSpec)
-    p = from_spec(spec)
+    p, types = from_spec(spec), [kernel.inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
-    shape = TileShape(rows, vectors, lanes, dtype)
+    shape = TileShape(rows, vectors, lanes, element_type(types[0]), spec.acc)
+    packed = tactic["b"] == "packed"
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
-    scratch = Scratch(dtype.itemsize)
+    scratch = Scratch(shape.dtype.itemsize)
     regions = _regions(p, shape, blocking, tactic, scratch)
     count = len(kernel.inputs) + 1
     fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
@@ -126,21 +123,25 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         None if at is None or base is None else fn.at(base, fn.dim(at), ir.IntType(8))
         for at in regions
     )
-    lines, panels, source = _operands(fn, spec, p, shape, tactic, (copies, columns))
+    left, right = Stored(fn, types[0]), Stored(fn, shape.dtype if packed else types[1])
+    lines: Rows = StridedRows(fn, shape, left.buffer(spec.lhs.slot), p.lhs[0], p.k)
+    if copies is not None:
+        lines = CopiedRows(fn, shape, left, lines.base, p.lhs[0], p.lhs[1], p.k, copies)
+    source = Source(right, right.buffer(spec.rhs.slot), p.rhs[0], p.rhs[1], p.k, p.n)
+    panels = _panels(fn, shape, source, tactic, columns)
     epilogue = Epilogue(fn, kernel)
     sink = TileSink(fn, shape, epilogue, p.out[0], p.out[1])
-    packed = tactic["b"] == "packed"
 
     def bind(batch: ir.Value) -> None:
         lhs, rhs, out = _offsets(fn, p, batch, shape.columns, packed)
-        lines.base = fn.at(fn.buffer(spec.lhs.slot, shape.element), lhs, shape.element)
-        source.base = fn.at(fn.buffer(spec.rhs.slot, shape.element), rhs, shape.element)
+        lines.base = left.buffer(spec.lhs.slot, lhs)
+        source.base = right.buffer(spec.rhs.slot, rhs)
         output = fn.buffer(len(kernel.inputs), epilogue.stored)
         sink.base = fn.at(output, out, epilogue.stored)
         sink.row_flat = fn.builder.mul(batch, fn.dim(p.m))
 
     TileLoops(fn, shape, blocking, spec.block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
-    packings = ((spec.rhs.slot, _packing(p, shape.columns)),) if packed else ()
+    packings = ((spec.rhs.slot, _packing(p, shape)),) if packed else ()
     code, params = fn.finish(speed=1, unroll=False)
     launch = HostLaunch(True, scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
@@ -160,28 +161,19 @@ def _regions(
     return rows, panels
 
 
-def _operands(
+def _panels(
     fn: KernelFunction,
-    spec: MatmulSpec,
-    p: Product,
     shape: TileShape,
+    source: Source,
     tactic: Tactic,
-    scratch: tuple[ir.Value | None, ir.Value | None],
-) -> tuple[Rows, Panels, Source]:
-    """How the tactic reads both operands; their bases are bound per batch."""
-    lhs = fn.buffer(spec.lhs.slot, shape.element)
-    source = Source(fn.buffer(spec.rhs.slot, shape.element), p.rhs[0], p.rhs[1], p.k, p.n)
-    rows: Rows = StridedRows(fn, shape, lhs, p.lhs[0], p.k)
-    if tactic["a"] == "copy":
-        rows = CopiedRows(fn, shape, lhs, p.lhs[0], p.lhs[1], p.k, scratch[0])
-    panels: Panels
+    scratch: ir.Value | None,
+) -> Panels:
+    """How the tactic reads the right operand."""
     if tactic["b"] == "packed":
-        panels = PackedPanels(fn, shape, source)
-    elif tactic["b"] == "copy":
-        panels = CopiedPanels(fn, shape, source, scratch[1])
-    else:
-        panels = DirectPanels(fn, shape, source, scratch[1])
-    return rows, panels, source
+        return PackedPanels(fn, shape, source)
+    if tactic["b"] == "copy":
+        return CopiedPanels(fn, shape, source, scratch)
+    return DirectPanels(fn, shape, source, scratch)
 
 
 def _offsets(
@@ -206,10 +198,10 @@ def _offsets(
     return totals[0], totals[1], totals[2]
 
 
-def _packing(p: Product, columns: int) -> Packing:
+def _packing(p: Product, shape: TileShape) -> Packing:
     kept = [axis for axis in p.batch if axis.rhs != 0]
     values: list[tuple[str, Dim]] = [
-        ("columns", columns),
+        ("columns", shape.columns),
         ("offset", p.rhs_offset),
         ("k", p.k),
         ("n", p.n),
@@ -219,7 +211,8 @@ def _packing(p: Product, columns: int) -> Packing:
     ]
     for i, axis in enumerate(kept):
         values += [(f"size{i}", axis.size), (f"stride{i}", axis.rhs)]
-    return Packing("matmul_panels", tuple((key, static(value)) for key, value in values))
+    parameters = tuple((key, static(value)) for key, value in values)
+    return Packing("matmul_panels", shape.dtype, parameters)
 
 
 def static(size: Dim) -> int:

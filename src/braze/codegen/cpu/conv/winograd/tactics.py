@@ -12,7 +12,6 @@ from braze.codegen.cpu.product.tactics import TileChoice, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import ceildiv
-from braze.core.dtypes import F32
 from braze.fusion.kernel import AnchorKernel, Tactic
 from braze.ops.lowering import ConvSpec
 
@@ -56,13 +55,13 @@ def _tactic(spec: ConvSpec, target: CpuTarget, size: int, choice: int) -> Tactic
     count = spec.batch * high * wide
     tiles = count if isinstance(count, int) else _ASSUMED_TILES
     points = (size + 2) ** 2
-    budget = target.l2_bytes // 2 // (points * F32.itemsize)
+    budget = target.l2_bytes // 2 // (points * spec.acc.itemsize)
     most = max(4, min(tiles, budget // spec.in_channels))
     blocks = -(-tiles // most)
     per_block = -(-tiles // blocks)
     # every tile of rows is a whole one here: rows that do not divide the block cost time
     choices = sorted(
-        tile_choices(target, F32, per_block, spec.out_channels),
+        tile_choices(target, spec.acc, per_block, spec.out_channels),
         key=lambda tile: tile.cost * (-(-per_block // tile.rows) * tile.rows) / per_block,
     )
     tile = choices[choice % len(choices)]
@@ -75,14 +74,14 @@ def _tactic(spec: ConvSpec, target: CpuTarget, size: int, choice: int) -> Tactic
             ("vectors", tile.vectors),
             ("lanes", tile.lanes),
             ("block", -(-per_block // tile.rows)),
-            ("group", _group(panels, blocks, per_block * points, tile, target)),
+            ("group", _group(panels, blocks, per_block * points * spec.acc.itemsize, tile, target)),
         ),
     )
 
 
-def _group(panels: int, blocks: int, rows: int, tile: TileChoice, target: CpuTarget) -> int:
+def _group(panels: int, blocks: int, column_bytes: int, tile: TileChoice, target: CpuTarget) -> int:
     """Panels per group: sums fit in cache, and every worker has a few units of work."""
-    fitting = target.l2_bytes // 4 // (rows * tile.vectors * tile.lanes * F32.itemsize)
+    fitting = target.l2_bytes // 4 // (column_bytes * tile.vectors * tile.lanes)
     group = max(1, min(panels, fitting))
     wanted = 4 * target.threads if target.threads > 1 else 1
     while group > 1 and blocks * -(-panels // group) < wanted:

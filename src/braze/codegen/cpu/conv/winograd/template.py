@@ -9,7 +9,7 @@ and every sum is over ascending channels, so results do not depend on blocks or 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -18,12 +18,14 @@ from braze.codegen.cpu.conv.winograd.tactics import TEMPLATE
 from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
+from braze.codegen.cpu.product.dot import element_type, multiply_add
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
-from braze.codegen.cpu.product.register_tile import TileShape, moved, multiply_add, splat
+from braze.codegen.cpu.product.register_tile import TileShape, splat
 from braze.codegen.cpu.product.rows import StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import PlainFinish, TileSink, pieces
+from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import ceildiv
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
@@ -38,12 +40,15 @@ def compile_winograd(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) ->
     spec = kernel.spec
     assert isinstance(spec, ConvSpec)
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
-    shape = TileShape(rows, vectors, lanes)
+    element = element_type(kernel.inputs[WEIGHT_SLOT].dtype)
+    shape = TileShape(rows, vectors, lanes, element, spec.acc)
     plan = _Plan(int(tactic["size"]), int(tactic["block"]) * rows, int(tactic["group"]))
     template = _Winograd(kernel, spec, target, shape, plan)
     template.build()
     code, params = template.fn.finish(speed=1, unroll=False)
-    packing = Packing("winograd_panels", (("columns", shape.columns), ("size", plan.size)))
+    packing = Packing(
+        "winograd_panels", shape.dtype, (("columns", shape.columns), ("size", plan.size))
+    )
     packings = ((WEIGHT_SLOT, packing),)
     launch = HostLaunch(True, template.scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
@@ -103,6 +108,7 @@ class _Winograd:
         self.sums = fn.at(base, fn.dim(sums_at), byte)
         self.pointers = fn.alloca(POINTER, plan.points)
         self.finished = fn.alloca(shape.element, plan.size * plan.size * shape.lanes)
+        self.pixels, self.weights = Stored(fn, kernel.inputs[0].dtype), Stored(fn, shape.dtype)
         self.epilogue = Epilogue(fn, kernel)
         self.high, self.wide = (ceildiv(size, plan.size) for size in spec.out_spatial)
 
@@ -147,7 +153,7 @@ class _Winograd:
                 for j in range(patch):
                     slot = fn.at(self.pointers, i * patch + j, POINTER)
                     source = b.load(slot, typ=POINTER, align=8)
-                    line.append(fn.load(fn.at(source, channel, shape.element), shape.vector))
+                    line.append(self.pixels.load(self.pixels.at(source, channel), shape.lanes))
                 lines.append(line)
             turned = transform(fn, INPUT[self.plan.size], lines)
             at = b.add(b.mul(tile, i64(self.in_pitch)), channel)
@@ -161,9 +167,8 @@ class _Winograd:
         fn, b, spec, patch = self.fn, self.fn.builder, self.spec, self.plan.patch
         height, width = (fn.dim(size) for size in spec.in_spatial)
         image = fn.dim(spec.in_spatial[0] * spec.in_spatial[1] * spec.in_channels)
-        element = self.shape.element
-        base = fn.at(fn.buffer(0, element), b.mul(place.image, image), element)
-        zeros = fn.zeros(spec.in_channels * self.shape.dtype.itemsize)
+        base = self.pixels.buffer(0, b.mul(place.image, image))
+        zeros = fn.zeros(spec.in_channels * self.pixels.dtype.itemsize)
         for i in range(patch):
             row = b.add(place.row, i64(i - spec.pads[0]))
             row_inside = b.icmp_unsigned("<", row, height)
@@ -171,7 +176,7 @@ class _Winograd:
                 column = b.add(place.column, i64(j - spec.pads[1]))
                 inside = b.and_(row_inside, b.icmp_unsigned("<", column, width))
                 pixel = b.add(b.mul(row, width), column)
-                where = moved(fn, base, b.mul(pixel, i64(spec.in_channels)), element)
+                where = self.pixels.moved(base, b.mul(pixel, i64(spec.in_channels)))
                 slot = fn.at(self.pointers, i * patch + j, POINTER)
                 b.store(b.select(inside, where, zeros), slot, align=8)
 
@@ -183,7 +188,7 @@ class _Winograd:
         whole = channels - channels % lanes
         end = i64(whole) if stop is None else fn.minimum(stop, i64(whole))
         with fn.loop(first, end, lanes) as channel:
-            yield TileShape(1, 1, lanes), channel
+            yield replace(self.shape, rows=1, vectors=1), channel
         if whole == channels:
             return
         reaches = ir.Constant(I1, 1)
@@ -191,15 +196,16 @@ class _Winograd:
             reaches = b.icmp_signed(">", stop, i64(whole))
         with fn.if_(reaches):
             for offset, width in pieces(channels - whole, lanes):
-                yield TileShape(1, 1, width), i64(whole + offset)
+                yield replace(self.shape, rows=1, vectors=1, lanes=width), i64(whole + offset)
 
     def _products(self, count: ir.Value, group: ir.Value) -> None:
         """One product per point: `count` rows of patches times the panels of one group."""
         fn, b, shape, plan = self.fn, self.fn.builder, self.shape, self.plan
         depth, element = self.spec.in_channels, shape.element
         rows = StridedRows(fn, shape, self.patches, self.in_pitch, depth)
-        weights = fn.buffer(WEIGHT_SLOT, element)
-        source = Source(weights, shape.columns, 1, depth, self.spec.out_channels)
+        weights = self.weights
+        first_weight = weights.buffer(WEIGHT_SLOT)
+        source = Source(weights, first_weight, shape.columns, 1, depth, self.spec.out_channels)
         panels = PackedPanels(fn, shape, source)
         sink = TileSink(fn, shape, PlainFinish(element), self.out_pitch, 1)
         # whole tiles only: rows past `count` are never read back
@@ -211,7 +217,7 @@ class _Winograd:
             sum_step = i64(plan.block * self.out_pitch)
             weight_step = i64(self.panels * shape.columns * depth)
             rows.base = fn.at(self.patches, b.mul(point, patch_step), element)
-            source.base = fn.at(weights, b.mul(point, weight_step), element)
+            source.base = weights.buffer(WEIGHT_SLOT, b.mul(point, weight_step))
             sink.base = fn.at(self.sums, b.mul(point, sum_step), element)
             loops = TileLoops(
                 fn,
