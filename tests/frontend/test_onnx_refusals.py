@@ -70,6 +70,38 @@ def test_ops_behind_an_unsupported_op_are_listed() -> None:
     assert listed == ["Bar", "NonZero", "Compress", "Baz"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_ops_in_branches_that_are_not_entered_are_listed(known: bool) -> None:
+    nested = helper.make_graph(
+        [node("If", ["c"], ["o"], "inner", then_branch=branch("t", "Qux"),
+              else_branch=branch("e", "Relu"))],
+        "n", [], [info("o", None)],
+    )  # fmt: skip
+    nodes = [] if known else [node("Bar", ["x"], ["b"]), node("Greater", ["b", "b"], ["c"])]
+    nodes.append(node("If", ["c"], ["y"], "outer", then_branch=nested,
+                      else_branch=branch("e", "Baz")))  # fmt: skip
+    inputs = [X, info("c", [], TensorProto.BOOL)] if known else [X]
+    text = refused(model(nodes, inputs, [ANY]), UnsupportedOpError)
+    assert "outer/inner/Qux" in text and "outer/Baz" in text and "Relu" not in text
+
+
+def test_a_branch_that_sizes_may_rule_out_is_not_told_with_missing_sizes() -> None:
+    nodes = [
+        node("Size", ["x"], ["s"]),
+        node("Greater", ["s", "two"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=branch("t", "Relu"), else_branch=branch("e", "Baz")),
+    ]
+    two = [tensor("two", np.array(2))]
+    proto = model(nodes, [info("x", ["n"])], [ANY], initializers=two)
+    assert "Baz" not in refused(proto, ProfileError)
+    import_model(proto, shapes={"x": (3,)})
+
+
+def test_random_numbers_come_from_outside() -> None:
+    text = refused(model([node("RandomNormalLike", ["x"], ["y"])], [X], [ANY]), UnsupportedOpError)
+    assert "RandomNormalLike" in text and "pass them as a graph input" in text
+
+
 def test_what_might_still_be_constant_is_not_listed() -> None:
     nodes = [node("Bar", ["w"], ["a"]), node("NonZero", ["a"], ["y"])]
     weights = [tensor("w", np.zeros(3, np.float32))]

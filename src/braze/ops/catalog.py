@@ -21,6 +21,19 @@ SIZED_BY_CONTENT: Final[Mapping[tuple[str, str], int]] = {
     ("", "NonZero"): 0,
 }
 
+# ops whose result is different in every run
+RANDOM_OPS: Final = frozenset(
+    ("", name)
+    for name in (
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    )
+)
+
 IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- elementwise, reductions, normalisations, constants ---
     ("", "Neg"): elementwise.unary_importer("neg"),

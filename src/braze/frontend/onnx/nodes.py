@@ -32,7 +32,7 @@ from braze.frontend.onnx.sources import Sources
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import ContentNeededError, Importer, OnnxNode
-from braze.ops.catalog import SIZED_BY_CONTENT
+from braze.ops.catalog import RANDOM_OPS, SIZED_BY_CONTENT
 
 MIN_OPSET = 1
 MAX_OPSET = 28
@@ -77,6 +77,7 @@ class NodeImporter:
                 outputs = self._node(node, scope, opsets)
             except Exception as e:
                 self._fail(node, scope, e)
+                self._list_inside(node, opsets)
                 outputs = self._poison(node, scope)
             self._bind_outputs(node, scope, outputs)
 
@@ -190,6 +191,7 @@ class NodeImporter:
     ) -> Sequence[Bound]:
         """If with a condition known at build time: import the branch that is taken."""
         if isinstance(inputs[0], Poison):
+            self._list_inside(node, opsets)
             return self._poison(node, scope)
         given = inputs[0] if isinstance(inputs[0], Value) else None
         condition = self._builder.array(given)
@@ -251,9 +253,7 @@ class NodeImporter:
                 f"{node.where}: the size of its result depends on data computed at run time, which "
                 "is not supported; replace it by ops of fixed output sizes"
             )
-        if (node.domain, node.op_type) in self._importers or self._function(node) is not None:
-            return
-        if not has_function(node, opset):
+        if not self._is_known(node, opset):
             raise self._no_op(node, opset)
 
     def _is_computed(self, value: Bound) -> bool:
@@ -268,11 +268,29 @@ class NodeImporter:
         names = [name for name in read_names(node) if name in scope]
         return [Poison(any(self._is_computed(scope[n]) for n in names))] * len(node.outputs)
 
+    def _list_inside(self, node: NodeRecord, opsets: Mapping[str, int]) -> None:
+        """Findings for ops that braze lacks in subgraphs that will not be entered."""
+        for graph in node.subgraphs:
+            for local in graph.nodes:
+                inner = replace(local, name=f"{node.name}/{local.name}")
+                opset = opsets.get(inner.domain, 1)
+                if not self._is_known(inner, opset) and not inner.subgraphs:
+                    # not NoSuchOpError: with other sizes the branch may never be taken
+                    self._fail(inner, None, UnsupportedOpError(str(self._no_op(inner, opset))))
+                self._list_inside(inner, opsets)
+
+    def _is_known(self, node: NodeRecord, opset: int) -> bool:
+        if (node.domain, node.op_type) in self._importers or self._function(node) is not None:
+            return True
+        return has_function(node, opset)
+
     def _no_op(self, node: NodeRecord, opset: int) -> UnsupportedOpError:
         domain = f"{node.domain}." if node.domain else ""
+        remedy = "replace it by supported ops or ask for it"
+        if (node.domain, node.op_type) in RANDOM_OPS:
+            remedy = "draw the numbers outside and pass them as a graph input"
         return NoSuchOpError(
-            f"{node.where}: op {domain}{node.op_type} (opset {opset}) is not supported; replace it "
-            "by supported ops or ask for it"
+            f"{node.where}: op {domain}{node.op_type} (opset {opset}) is not supported; {remedy}"
         )
 
     def _bind_outputs(self, node: NodeRecord, scope: Scope, outputs: Sequence[Bound]) -> None:
@@ -287,11 +305,11 @@ class NodeImporter:
                 if value not in self.names or inside:
                     self.names[value] = scope.prefix + name
 
-    def _fail(self, node: NodeRecord, scope: Scope, error: Exception) -> None:
+    def _fail(self, node: NodeRecord, scope: Scope | None, error: Exception) -> None:
         wrapped = node_error(node, error)
         reason = str(wrapped)
         inputs: tuple[str, ...] = ()
-        if isinstance(error, ContentNeededError):
+        if isinstance(error, ContentNeededError) and scope is not None:
             value = scope[node.inputs[error.input]]
             if isinstance(value, Value):
                 inputs = self._sources.parameters(value)
