@@ -89,3 +89,10 @@ def test_only_steps_of_a_lifetime_are_looked_at(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(memory._Placed, "beside", counted)
     plan_offsets([Lifetime(640, i, i + 1) for i in range(2000)])
     assert seen <= 4000
+
+
+def test_alignment_is_the_targets() -> None:
+    buffers = [Lifetime(100, 0, 1), Lifetime(1, 0, 1), Lifetime(300, 1, 1)]
+    offsets, total = plan_offsets(buffers, 256)
+    assert all(at % 256 == 0 for at in offsets)
+    assert total == lower_bound(buffers, 256) == 1024

@@ -22,6 +22,10 @@ class Target(Protocol):
         """Host threads of one run."""
 
     @property
+    def alignment(self) -> int:
+        """Bytes that every buffer's address is a multiple of; a power of two."""
+
+    @property
     def fingerprint(self) -> str:
         """Everything that a measured time depends on besides the code: machine, threads, caches."""
 

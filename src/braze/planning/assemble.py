@@ -11,6 +11,7 @@ import numpy as np
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, product, substitute, sym
 from braze.core.elements import size_of
+from braze.core.target import Target
 from braze.engine.plan import (
     AxisSource,
     Binding,
@@ -31,7 +32,7 @@ from braze.fusion.in_place import in_place_slots
 from braze.fusion.kernel import Code, Packing
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Value
-from braze.planning.memory import ALIGNMENT, Lifetime, aligned, lower_bound, plan_offsets
+from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
 from braze.planning.sizes import SizeTable
 from braze.tuning.select import Launch
 
@@ -57,7 +58,7 @@ class _Assembler:
     partition: Partition
     launches: Sequence[Launch]
     pack: Pack
-    threads: int
+    target: Target
     sizes: SizeTable
     storages: list[_Storage] = field(default_factory=list)
     of_value: dict[Value, int] = field(default_factory=dict)
@@ -95,9 +96,7 @@ def assemble(
     launches: Sequence[Launch],
     pack: Pack,
     *,
-    target: dict[str, Any],
-    fingerprint: str,
-    threads: int,
+    target: Target,
     symbols: Sequence[str],
     profiles: Sequence[Ranges],
     values: Mapping[str, tuple[int | float, ...]],
@@ -106,13 +105,12 @@ def assemble(
 ) -> Plan:
     """The Plan of a compiled network.
 
-    target: what it is built for, for people; fingerprint: what its code and timings depend on;
     symbols: every size symbol in order; profiles: (min, opt, max) of each symbol per profile;
     values: contents that inputs were specialised to; debug: values readable after a run step.
     """
     axes = _symbol_axes(graph)
     symbols = [s for s in symbols if s in axes]
-    a = _Assembler(graph, partition, launches, pack, threads, SizeTable(symbols))
+    a = _Assembler(graph, partition, launches, pack, target, SizeTable(symbols))
     _bind_io(a)
     _allocate(a, debug)
     steps, modules, kernels = _steps(a)
@@ -126,8 +124,8 @@ def assemble(
     watched = tuple(_debug(a, v) for v in debug)
     buffers = tuple(Buffer(s.kind, a.sizes.index(s.bytes), s.offset, s.name) for s in a.storages)
     return Plan(
-        target=TargetRecord(fingerprint, ALIGNMENT, target),
-        threads=threads,
+        target=TargetRecord(target.name, target.alignment, target.describe()),
+        threads=target.threads,
         symbols=tuple(Symbol(s, axes[s]) for s in symbols),
         sizes=tuple(a.sizes.ops),
         guards=guards,
@@ -250,7 +248,7 @@ def _steps(
         refs += [BufferRef(a.of_value[v]) for v in launch.lowered.region.outputs]
         writes = [r.buffer for r in refs[len(reads) :]]
         if c.launch.scratch_bytes != 0:
-            scratch = _Storage("arena", c.launch.scratch_bytes * a.threads, "scratch", i, i)
+            scratch = _Storage("arena", c.launch.scratch_bytes * a.target.threads, "scratch", i, i)
             refs.append(BufferRef(a.new(scratch)))
         region = launch.lowered.region
         steps.append(
@@ -282,11 +280,12 @@ def _profile(a: _Assembler, symbols: Sequence[str], ranges: Ranges) -> Profile:
         Lifetime(bounds(a.storages[i].bytes, env)[1], a.storages[i].first, a.storages[i].last)
         for i in arena
     ]
-    placed, total = plan_offsets(lives)
+    placed, total = plan_offsets(lives, a.target.alignment)
+    least = lower_bound(lives, a.target.alignment)
     offsets = [-1] * len(a.storages)
     for i, at in zip(arena, placed, strict=True):
         offsets[i] = at
-    return Profile(tuple(ranges[s] for s in symbols), tuple(offsets), total, lower_bound(lives))
+    return Profile(tuple(ranges[s] for s in symbols), tuple(offsets), total, least)
 
 
 def _debug(a: _Assembler, v: Value) -> DebugTensor:

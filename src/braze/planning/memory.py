@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-ALIGNMENT = 64
+from braze.engine.schema import MIN_ALIGN
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +26,21 @@ class Lifetime:
         return self.first <= other.last and other.first <= self.last
 
 
-def aligned(size: int) -> int:
-    """`size` rounded up to the arena's alignment; an empty buffer still gets an address."""
-    return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+def aligned(size: int, alignment: int = MIN_ALIGN) -> int:
+    """`size` rounded up to whole `alignment` bytes; an empty buffer still gets an address."""
+    return max(alignment, -(-size // alignment) * alignment)
 
 
-def plan_offsets(buffers: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
+def plan_offsets(
+    buffers: Sequence[Lifetime], alignment: int = MIN_ALIGN
+) -> tuple[tuple[int, ...], int]:
     """Byte offset of each buffer and the size of the arena that holds them all."""
     order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].bytes, buffers[i].first, i))
     offsets = [0] * len(buffers)
     placed = _Placed(1 + max((b.last for b in buffers), default=0))
     total = 0
     for i in order:
-        size = aligned(buffers[i].bytes)
+        size = aligned(buffers[i].bytes, alignment)
         at = 0
         for start, end in sorted(placed.beside(buffers[i])):
             if start - at >= size:
@@ -70,10 +72,10 @@ class _Placed:
             yield from self._begun[step]
 
 
-def lower_bound(buffers: Sequence[Lifetime]) -> int:
+def lower_bound(buffers: Sequence[Lifetime], alignment: int = MIN_ALIGN) -> int:
     """Bytes of the largest set of buffers that are live at once: no layout can use less."""
     change = [0] * (2 + max((b.last for b in buffers), default=0))
     for b in buffers:
-        change[b.first] += aligned(b.bytes)
-        change[b.last + 1] -= aligned(b.bytes)
+        change[b.first] += aligned(b.bytes, alignment)
+        change[b.last + 1] -= aligned(b.bytes, alignment)
     return max(accumulate(change))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from braze.codegen.cpu.host import L1_BYTES, L2_BYTES
 from braze.core.errors import ConfigError
+from braze.engine.schema import MIN_ALIGN
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,10 @@ class CpuTarget:
     @property
     def name(self) -> str:
         return f"cpu:{self.isa}"
+
+    @property
+    def alignment(self) -> int:
+        return MIN_ALIGN
 
     @property
     def vector_bits(self) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from braze.engine.schema import MIN_ALIGN
+
 FLOAT64: Final = "float64"
 
 
@@ -21,6 +23,10 @@ class ReferenceTarget:
     @property
     def threads(self) -> int:
         return 1
+
+    @property
+    def alignment(self) -> int:
+        return MIN_ALIGN
 
     @property
     def fingerprint(self) -> str:
