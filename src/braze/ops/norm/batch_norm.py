@@ -15,10 +15,9 @@ from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext
 from braze.ops.lowering import Decompose, Lowering
 from braze.ops.move.shape import Reshape
-from braze.ops.norm.channel_norm import channel_axis
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
-from braze.ops.writing.layout import LayoutOp
+from braze.ops.writing.layout import LayoutOp, channel_axis
 from braze.ops.writing.precision import (
     compute_type,
     narrow,

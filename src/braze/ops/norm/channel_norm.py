@@ -21,13 +21,8 @@ from braze.ops.lowering import Lowering, Nest
 from braze.ops.norm.normalization import inverse_root, mean_and_variance, normalized
 from braze.ops.reduce.reduce import specs
 from braze.ops.writing.indexing import iadd, imul
-from braze.ops.writing.layout import LayoutOp
+from braze.ops.writing.layout import LayoutOp, channel_axis
 from braze.ops.writing.precision import narrow, present, require_float, same_dtype, widen, widened
-
-
-def channel_axis(layout: str, rank: int) -> int:
-    """Position of the channel axis."""
-    return 1 if layout == "NCHW" else rank - 1
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from braze.expr.scalar import Expr
 from braze.ir.graph import TensorType
 from braze.ops.base import Array, InferContext, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest
-from braze.ops.norm.channel_norm import channel_axis
 from braze.ops.reduce.reduce import kept_index, reduced_shape, specs
 from braze.ops.writing.broadcast import normalize_axis
-from braze.ops.writing.layout import LayoutOp
+from braze.ops.writing.layout import LayoutOp, channel_axis
 from braze.ops.writing.precision import narrow, present, require_float, widen, widened
 
 

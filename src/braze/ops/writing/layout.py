@@ -10,6 +10,11 @@ from braze.ops.base import Op, Perm, Permuted
 from braze.ops.writing.axes import channels_first
 
 
+def channel_axis(layout: str, rank: int) -> int:
+    """Position of the channels."""
+    return 1 if layout == "NCHW" else rank - 1
+
+
 class LayoutOp(Op):
     """An op over x [N, C, *spatial] (layout "NCHW") or [N, *spatial, C] ("NHWC").
 

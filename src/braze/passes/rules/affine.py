@@ -24,6 +24,7 @@ from braze.ops.pointwise.elementwise import Binary
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
 from braze.ops.product.matmul import MatMul
+from braze.ops.writing.layout import channel_axis
 from braze.passes.rewrite import Refusal, Rule
 from braze.passes.rules.contents import as_float64, keeps_type, stored, vector_along
 
@@ -51,10 +52,10 @@ def _is_div(op: Binary) -> bool:
 BIASED: Final = call(Binary, HEAVY, BIAS, where=_is_add, commutative=True)
 
 
-def channel_axis(heavy: Node) -> int:
+def weighted_axis(heavy: Node) -> int:
     """The axis of the result along which its weights have one slice per element."""
-    last = heavy.output.type.rank - 1
-    return last if isinstance(heavy.op, MatMul) or heavy.op.layout == "NHWC" else 1
+    rank = heavy.output.type.rank
+    return rank - 1 if isinstance(heavy.op, MatMul) else channel_axis(heavy.op.layout, rank)
 
 
 def scaled_weight(heavy: Node, w: Array, scale: Array) -> Array:
@@ -93,7 +94,7 @@ class FoldScaleIntoWeights:
             return Refusal(f"weights of type {out.dtype} would be rounded once more")
         if heavy.output.type != out or m["weight"].type.rank < 2 or m["x"].type.rank < 2:
             return Refusal("the factor's shape broadcasts to a larger result")
-        if not vector_along(m["scale"], out, channel_axis(heavy)):
+        if not vector_along(m["scale"], out, weighted_axis(heavy)):
             return Refusal("the factor varies along more than the channels")
         weight, factor = as_float64(graph, m["weight"]), _factor(m, graph)
         with np.errstate(all="ignore"):

@@ -13,6 +13,7 @@ from braze.ir.pattern import Match, Var, call, one_of
 from braze.ops.move.slice_pad import Pad
 from braze.ops.pool.pool import AveragePool, LpPool, MaxPool
 from braze.ops.product.conv import Conv
+from braze.ops.writing.layout import channel_axis
 from braze.passes.rewrite import Refusal, Rule
 
 # what a padded element must be so that the op's own padding means the same
@@ -31,7 +32,7 @@ _PADDED: Final = call(Pad, Var("x"), where=_is_constant_pad, name="pad")
 def spatial_pads(pad: Pad, layout: str) -> tuple[Dim, ...] | None:
     """(begin.., end..) of the spatial axes; None when batch or channels are padded too."""
     rank = len(pad.begins)
-    channel = 1 if layout == "NCHW" else rank - 1
+    channel = channel_axis(layout, rank)
     spatial = [i for i in range(rank) if i not in (0, channel)]
     if any(p[i] != 0 for p in (pad.begins, pad.ends) for i in (0, channel)):
         return None
