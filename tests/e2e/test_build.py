@@ -224,3 +224,25 @@ def test_debug_tensors_of_every_kernel(target: str) -> None:
     found = engine(inputs, debug=names)
     np.testing.assert_array_equal(found["y"], engine(inputs)["y"])
     assert all(np.isfinite(found[n]).all() for n in names)
+
+
+def test_convolution_over_three_axes() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1] * 6, strides=[1, 2, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "v"], ["d"], pads=[0, 1, 1, 0, 1, 1]),
+        helper.make_node("MaxPool", ["d"], ["y"], kernel_shape=[2, 2, 2]),
+    ]
+    weights = {
+        "w": rand(12, 3, 3, 3, 3, seed=1),
+        "b": rand(12, seed=2),
+        "v": rand(5, 12, 1, 3, 3, seed=3),
+    }
+    x = {"x": rand(2, 3, 6, 9, 8)}
+    model = make(nodes, {"x": ["n", 3, "d", 9, 8]}, ["y"], weights)
+    shapes = {"x": ((1, 3, 2, 9, 8), (2, 3, 6, 9, 8), (2, 3, 9, 9, 8))}
+    for level in (0, 2):
+        engine = braze.build(model, optimization_level=level, shapes=shapes)
+        assert error(engine(x)["y"], reference(model, x)[0]) < TOLERANCE
+        # at level 2 both convolutions run on a template
+        assert engine.inspect().count("conv(") == (2 if level else 0)

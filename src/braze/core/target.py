@@ -50,7 +50,7 @@ class Preferences:
     max_cost: int = 400
     max_reads: int = 64
     small_elements: int = 4096
-    channels_last: frozenset[int] = frozenset({1, 2})
+    channels_last: frozenset[int] = frozenset({1, 2, 3})
     narrow_columns: int = 32
 
 

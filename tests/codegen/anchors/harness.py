@@ -139,6 +139,23 @@ def conv(
     return AnchorKernel(spec, inputs, TensorSpec(dtype, out), expr, frozenset({1}))
 
 
+def conv3d(
+    n: Dim, spatial: tuple[Dim, Dim, Dim], channels: tuple[int, int], kernel: tuple[int, ...],
+    strides: tuple[int, ...], pads: tuple[int, ...], groups: int = 1, kind: str = "none",
+) -> AnchorKernel:  # fmt: skip
+    """A channels-last convolution over three axes with a constant weight."""
+    c, k = channels
+    sizes = zip(spatial, kernel, strides, pads[:3], pads[3:], strict=True)
+    out: Shape = (n, *((x + lo + hi - taps) // s + 1 for x, taps, s, lo, hi in sizes), k)
+    spec = ConvSpec(
+        n, spatial, out[1:-1], c, k, groups, kernel, strides, (1, 1, 1), pads, F32,
+    )  # fmt: skip
+    expr, extra = epilogue(kind, out, 2)
+    shapes: list[Shape] = [(n, *spatial, c), (k, c // groups, *kernel), *extra]
+    inputs = tuple(TensorSpec(F32, s) for s in shapes)
+    return AnchorKernel(spec, inputs, TensorSpec(F32, out), expr, frozenset({1}))
+
+
 def attention(
     sizes: tuple[Dim, Dim, Dim, Dim, int, int],
     *,

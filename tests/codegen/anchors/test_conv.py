@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from braze.expr.loops import TensorSpec
 from braze.expr.scalar import axis, binary, const, load
 from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
-from tests.codegen.anchors.harness import EPILOGUES, check, conv, host_isas, variants
+from tests.codegen.anchors.harness import EPILOGUES, check, conv, conv3d, host_isas, variants
 
 N, H, W = sym("n"), sym("h"), sym("w")
 
@@ -109,3 +111,23 @@ def test_few_channels_read_lines_in_place(isa: str, window: tuple[int, int]) -> 
     modes = {t["a"] for t in anchor_tactics(kernel, CpuTarget(isa, 2), EFFORTS[3])}
     assert modes == {"line", "patch"}
     check(kernel, {}, isa, 2 * window[0] * window[1], level=3)
+
+
+CONV3D: dict[str, tuple[Any, ...]] = {
+    "3x3x3": ((2, 16), (3, 3, 3), (1, 1, 1), (1, 1, 1, 1, 1, 1)),
+    "strided": ((20, 18), (2, 3, 1), (2, 1, 2), (0, 1, 0, 1, 1, 0)),
+    "1x1x1": ((19, 33), (1, 1, 1), (1, 1, 1), (0,) * 6),
+    "many taps": ((3, 7), (5, 5, 5), (1, 1, 1), (2, 2, 2, 2, 2, 2)),
+    "groups": ((12, 8), (3, 1, 3), (1, 2, 1), (1, 0, 1, 1, 0, 1), 2),
+}
+
+
+@pytest.mark.parametrize("isa", host_isas())
+@pytest.mark.parametrize("name", CONV3D)
+def test_three_axes(isa: str, name: str) -> None:
+    channels, kernel, *rest = CONV3D[name]
+    depth = channels[0] * math.prod(kernel)
+    check(conv3d(2, (5, 6, 7), channels, kernel, *rest, kind="residual"), {}, isa, depth)
+    sizes = (sym("d"), sym("h"), 7)
+    kernel3d = conv3d(sym("n"), sizes, channels, kernel, *rest)
+    check(kernel3d, {"n": 1, "d": 4, "h": 9}, isa, depth, level=0)

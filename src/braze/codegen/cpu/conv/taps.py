@@ -7,29 +7,43 @@ there (implicit GEMM: nothing is copied).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from llvmlite import ir
 
-from braze.codegen.cpu.llvm.function import I64, POINTER, KernelFunction, i64
+from braze.codegen.cpu.llvm.function import I1, I64, POINTER, KernelFunction, i64
 from braze.codegen.cpu.product.register_tile import TileShape, moved
 from braze.codegen.cpu.product.rows import clamped
 from braze.codegen.cpu.product.stored import Stored
-from braze.core.dims import Dim
+from braze.core.dims import Dim, product
 from braze.ops.lowering import ConvSpec
 
 _UNROLLED_LINES = 8
+_UNROLLED_TAPS = 64
 
 
 @dataclass(slots=True)
 class Window:
-    """Where the kernel window of the current output pixel lies: image base, first row, column."""
+    """Where the kernel window of the current output pixel lies: image base, first input places.
+
+    starts: one for each spatial axis; they may lie in the padding.
+    """
 
     image: ir.Value
-    top: ir.Value
-    left: ir.Value
+    starts: tuple[ir.Value, ...]
+
+    @property
+    def top(self) -> ir.Value:
+        """The first row of a window in the plane."""
+        return self.starts[0]
+
+    @property
+    def left(self) -> ir.Value:
+        """The first column of a window in the plane."""
+        return self.starts[1]
 
 
 @contextmanager
@@ -38,18 +52,24 @@ def each_pixel(
 ) -> Iterator[tuple[ir.Value, Window]]:
     """Loop over output pixels start .. stop-1 (flat over batch and space)."""
     fn, b = stored.fn, stored.fn.builder
-    out_h, out_w = (fn.dim(size) for size in spec.out_spatial)
-    image = fn.dim(spec.in_spatial[0] * spec.in_spatial[1] * spec.in_channels)
-    first = b.sdiv(start, out_w)
-    place = [b.sdiv(first, out_h), b.srem(first, out_h), b.srem(start, out_w)]
-    with fn.carry_loop(start, stop, 1, place) as it:
-        n, oh, ow = it.values
-        top = b.sub(b.mul(oh, i64(spec.strides[0])), i64(spec.pads[0]))
-        left = b.sub(b.mul(ow, i64(spec.strides[1])), i64(spec.pads[1]))
-        yield it.index, Window(stored.at(base, b.mul(n, image)), top, left)
-        ow, carried = _counted(fn, b.add(ow, i64(1)), out_w)
-        oh, carried = _counted(fn, b.add(oh, carried), out_h)
-        it.next = [b.add(n, carried), oh, ow]
+    sizes = [fn.dim(size) for size in spec.out_spatial]
+    image = fn.dim(product(spec.in_spatial) * spec.in_channels)
+    place: list[ir.Value] = []
+    rest = start
+    for size in reversed(sizes):
+        place.insert(0, b.srem(rest, size))
+        rest = b.sdiv(rest, size)
+    with fn.carry_loop(start, stop, 1, [rest, *place]) as it:
+        n, *digits = it.values
+        starts = tuple(
+            b.sub(b.mul(digit, i64(stride)), i64(pad))
+            for digit, stride, pad in zip(digits, spec.strides, spec.pads, strict=False)
+        )
+        yield it.index, Window(stored.at(base, b.mul(n, image)), starts)
+        carried: ir.Value = i64(1)
+        for axis in reversed(range(len(sizes))):
+            digits[axis], carried = _counted(fn, b.add(digits[axis], carried), sizes[axis])
+        it.next = [b.add(n, carried), *digits]
 
 
 def _counted(fn: KernelFunction, value: ir.Value, size: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -59,13 +79,22 @@ def _counted(fn: KernelFunction, value: ir.Value, size: ir.Value) -> tuple[ir.Va
     return b.select(wraps, i64(0), value), b.zext(wraps, I64)
 
 
-def steps(fn: KernelFunction, count: int) -> Iterator[ir.Value]:
-    """0 .. count-1: one copy of the code each when they are few, else a loop."""
-    if count <= _UNROLLED_LINES:
+def steps(fn: KernelFunction, count: int, spelled_out: bool = True) -> Iterator[ir.Value]:
+    """0 .. count-1: a copy of the code each when they are few (and `spelled_out`), else a loop."""
+    if spelled_out and count <= _UNROLLED_LINES:
         yield from (i64(k) for k in range(count))
         return
     with fn.loop(0, count) as index:
         yield index
+
+
+@dataclass(frozen=True, slots=True)
+class _Tap:
+    """A tap (of the axes so far): its number, the flat input pixel under it, is that inside."""
+
+    number: ir.Value
+    pixel: ir.Value
+    inside: ir.Value
 
 
 @dataclass(slots=True)
@@ -86,7 +115,7 @@ class PixelRows:
 
     @property
     def taps(self) -> int:
-        return self.spec.kernel[0] * self.spec.kernel[1]
+        return math.prod(self.spec.kernel)
 
     @property
     def depth(self) -> Dim:
@@ -94,29 +123,33 @@ class PixelRows:
 
     def begin(self, start: ir.Value, stop: ir.Value) -> None:
         """Fill the table for one block."""
-        fn, b, spec = self.fn, self.fn.builder, self.spec
         self._start = start
-        width = fn.dim(spec.in_spatial[1])
-        stored = Stored(fn, self.shape.dtype)
-        with each_pixel(stored, spec, self.base, start, stop) as (pixel, window):
-            local = b.sub(pixel, start)
-            for kh in steps(fn, spec.kernel[0]):
-                ih = b.add(window.top, b.mul(kh, i64(spec.dilations[0])))
-                line = b.mul(ih, width)
-                row_inside = self._inside(ih, spec.in_spatial[0])
-                for kw in steps(fn, spec.kernel[1]):
-                    iw = b.add(window.left, b.mul(kw, i64(spec.dilations[1])))
-                    offset = b.mul(b.add(line, iw), i64(spec.in_channels))
-                    where = moved(fn, window.image, offset, self.shape.element)
-                    if self.zeros is not None:
-                        inside = b.and_(row_inside, self._inside(iw, spec.in_spatial[1]))
-                        where = b.select(inside, where, self.zeros)
-                    tap = b.add(b.mul(kh, i64(spec.kernel[1])), kw)
-                    slot = b.add(b.mul(tap, i64(self.capacity)), local)
-                    b.store(where, fn.at(self.table, slot, POINTER), align=8)
+        stored = Stored(self.fn, self.shape.dtype)
+        with each_pixel(stored, self.spec, self.base, start, stop) as (pixel, window):
+            place = _Tap(i64(0), i64(0), ir.Constant(I1, 1))
+            self._fill(0, window, place, self.fn.builder.sub(pixel, start))
 
-    def _inside(self, index: ir.Value, size: Dim) -> ir.Value:
-        return self.fn.builder.icmp_unsigned("<", index, self.fn.dim(size))
+    def _fill(self, axis: int, window: Window, place: _Tap, local: ir.Value) -> None:
+        """Pointers of all taps from spatial `axis` on, those before it standing at `place`."""
+        fn, b, spec = self.fn, self.fn.builder, self.spec
+        if axis == len(spec.kernel):
+            offset = b.mul(place.pixel, i64(spec.in_channels))
+            where = moved(fn, window.image, offset, self.shape.element)
+            if self.zeros is not None:
+                where = b.select(place.inside, where, self.zeros)
+            slot = b.add(b.mul(place.number, i64(self.capacity)), local)
+            b.store(where, fn.at(self.table, slot, POINTER), align=8)
+            return
+        size = fn.dim(spec.in_spatial[axis])
+        spelled_out = math.prod(spec.kernel[axis:]) <= _UNROLLED_TAPS
+        for k in steps(fn, spec.kernel[axis], spelled_out):
+            at = b.add(window.starts[axis], b.mul(k, i64(spec.dilations[axis])))
+            inner = _Tap(
+                b.add(b.mul(place.number, i64(spec.kernel[axis])), k),
+                b.add(b.mul(place.pixel, size), at),
+                b.and_(place.inside, b.icmp_unsigned("<", at, size)),
+            )
+            self._fill(axis + 1, window, inner, local)
 
     def pointers(
         self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None

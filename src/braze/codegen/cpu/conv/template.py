@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,7 +56,7 @@ class Sizes:
     @staticmethod
     def of(spec: ConvSpec) -> Sizes:
         """The product that `spec` is, per group."""
-        taps = spec.kernel[0] * spec.kernel[1]
+        taps = math.prod(spec.kernel)
         return Sizes(
             product((spec.batch, *spec.out_spatial)),
             spec.out_channels // spec.groups,
@@ -79,7 +80,9 @@ def conv_support(
     if WEIGHT_SLOT not in constant:
         return "the weight is not constant: templates read packed weights"
     if len(spec.kernel) > 2:
-        return f"no convolution over {len(spec.kernel)} axes: templates are for one or two"
+        stored = inputs[0].dtype
+        if spec.groups == spec.in_channels or element_type(stored) is not stored:
+            return f"no depthwise or {stored} convolution over {len(spec.kernel)} axes"
     if 0 in (spec.in_channels, spec.out_channels, *spec.kernel):
         return "a weight without elements: templates read at least one"
     return None
@@ -93,7 +96,7 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
     sizes = Sizes.of(spec)
     found: dict[Tactic, None] = {}
     stored, acc = kernel.inputs[0].dtype, spec.acc
-    tiles = tile_choices(target, acc, sizes.m, sizes.n, spec.in_channels * spec.strides[1])[:6]
+    tiles = tile_choices(target, acc, sizes.m, sizes.n, spec.in_channels * spec.strides[-1])[:6]
     per_tile = [tuple(orders(target, acc.itemsize, sizes.all, tile)) for tile in tiles]
     for choice in range(2):
         for tile, found_orders in zip(tiles, per_tile, strict=True):
@@ -117,6 +120,8 @@ def _row_modes(spec: ConvSpec, stored: DType) -> tuple[str, ...]:
         return ("copy",) if is_plain(spec) else ("patch",)
     if is_plain(spec):
         return ("direct",)
+    if len(spec.kernel) > 2:
+        return ("pixel",)
     if spec.in_channels // spec.groups < _PATCH_CHANNELS:
         return ("line", "patch") if is_joined(spec) else ("patch", "pixel")
     return ("pixel",)
@@ -169,7 +174,7 @@ def _regions(spec: ConvSpec, mode: int | str, capacity: int, scratch: Scratch) -
     """Byte offsets of what a way of reading rows keeps in scratch."""
     pointer = 8 // scratch.itemsize  # elements
     if mode == "pixel":
-        return [scratch.take(pointer * capacity * spec.kernel[0] * spec.kernel[1])]
+        return [scratch.take(pointer * capacity * math.prod(spec.kernel))]
     if mode == "line":
         lines = capacity * spec.kernel[0]
         return [scratch.take(pointer * lines), scratch.take(lines * run_length(spec))]
