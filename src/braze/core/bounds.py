@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from operator import attrgetter
 
 from braze.core.dims import Atom, Dim, DimExpr, Interval, Monomial, mod
 from braze.core.errors import ShapeError
@@ -95,7 +96,7 @@ def _multiplied(a: Polynomial, b: Polynomial) -> Polynomial:
     out: dict[Monomial, Number] = {}
     for m1, c1 in a.items():
         for m2, c2 in b.items():
-            key = tuple(sorted(m1 + m2, key=str))
+            key = tuple(sorted(m1 + m2, key=attrgetter("text")))
             out[key] = out.get(key, 0) + c1 * c2
     return out
 

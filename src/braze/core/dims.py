@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Union
 
 from braze.core.errors import ShapeError
@@ -21,12 +22,28 @@ Shape = tuple[Dim, ...]
 Interval = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Atom:
-    """An indivisible factor: kind "sym" (args = its name) or floordiv/mod/max/min of dims."""
+    """An indivisible factor: kind "sym" (args = its name) or floordiv/mod/max/min of dims.
+
+    Its text orders the factors of a product and `repr` the terms of a sum. Both are asked for
+    often and nest deeply, so they are kept.
+    """
 
     kind: str
     args: tuple[object, ...]
+    text: str = field(init=False, compare=False)
+    _repr: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self._text())
+        object.__setattr__(self, "_repr", f"Atom(kind={self.kind!r}, args={self.args!r})")
+
+    def __repr__(self) -> str:
+        return self._repr
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     @property
     def operands(self) -> tuple[Dim, Dim]:
@@ -36,6 +53,9 @@ class Atom:
         return a, b
 
     def __str__(self) -> str:
+        return self.text
+
+    def _text(self) -> str:
         if self.kind == "sym":
             return str(self.args[0])
         a, b = self.args
@@ -47,6 +67,7 @@ class Atom:
 
 
 Monomial = tuple[Atom, ...]
+_TEXT = attrgetter("text")
 
 
 class DimExpr:
@@ -81,7 +102,7 @@ class DimExpr:
         out: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
             for m2, c2 in _terms(other).items():
-                key = tuple(sorted(m1 + m2, key=str))
+                key = tuple(sorted(m1 + m2, key=_TEXT))
                 out[key] = out.get(key, 0) + c1 * c2
         return _make(out)
 
