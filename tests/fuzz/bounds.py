@@ -30,9 +30,10 @@ from braze.ops.reduce.softmax import Softmax
 
 Array = np.ndarray[Any, Any]
 
-# unit roundoff, smallest normal (below it kernels flush to zero), largest finite
+# unit roundoff, smallest normal (below it kernels flush to zero), largest finite; float64 is given
+# four units, as the runs are in float64 themselves and less would vanish in them
 ROUNDOFF = {
-    "float64": (2.0**-53, 2.0**-1022, 1.797e308),
+    "float64": (2.0**-51, 2.0**-1022, 1.797e308),
     "float32": (2.0**-24, 2.0**-126, 3.402e38),
     "float16": (2.0**-11, 2.0**-24, 65504.0),
     "bfloat16": (2.0**-8, 2.0**-126, 3.389e38),

@@ -163,7 +163,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "Conv": a.conv(1, "one"),
     }, (3,), takes="f", gives="f", fixed_rank=True),
     "conv2": Family("anchor", {
-        "Conv": a.conv(2, "one"), "DeformConv": a.deform_conv,
+        "Conv": a.conv(2, "one"), "DeformConv": a.deform_conv, "plain": a.plain_conv,
     }, (4,), takes="f", gives="f", fixed_rank=True),
     "conv3": Family("anchor", {
         "Conv": a.conv(3, "one"),
@@ -202,8 +202,8 @@ ANCHORS: Final[Mapping[str, tuple[Maker, int]]] = {
     "computed": (a.matmul_computed, 3), "batched 3-D": (a.matmul_batched, 3),
     "batched 4-D": (a.matmul_batched, 4), "gemm": (a.gemm, 2),
     "conv 1-D": (a.conv(1, "one"), 3), "conv 2-D": (a.conv(2, "one"), 4),
-    "conv 3-D": (a.conv(3, "one"), 5), "depthwise 1-D": (a.conv(1, "depth"), 3),
-    "depthwise 2-D": (a.conv(2, "depth"), 4), "depthwise 3-D": (a.conv(3, "depth"), 5),
+    "conv wide": (a.plain_conv, 4), "conv 3-D": (a.conv(3, "one"), 5),
+    "depthwise 1-D": (a.conv(1, "depth"), 3), "depthwise 2-D": (a.conv(2, "depth"), 4), "depthwise 3-D": (a.conv(3, "depth"), 5),
     "grouped 1-D": (a.conv(1, "some"), 3), "grouped 2-D": (a.conv(2, "some"), 4),
     "grouped 3-D": (a.conv(3, "some"), 5), "transposed 1-D": (a.conv_transpose(1), 3),
     "transposed 2-D": (a.conv_transpose(2), 4), "transposed 3-D": (a.conv_transpose(3), 5),

@@ -40,26 +40,26 @@ class Variant:
         return ", ".join(p for p in parts if p)
 
 
-PLAIN = Variant()
-
-
 def variants(case: Case, number: int) -> tuple[Variant, ...]:
-    """Level 1 always, and for three in five another way: cheap ones often, measured ones seldom."""
-    targets = other_targets() or ("cpu",)
-    target = targets[number // 7 % len(targets)]
-    turns = (
-        Variant(0), Variant(5, turn=number // 3), Variant(1, target), Variant(2),
-        Variant(5, target, turn=number // 5), Variant(0, target), Variant(1, target), Variant(3),
-        Variant(5, turn=number // 5 + 1), Variant(2, target),
-    )  # fmt: skip
+    """Level 1 or 2 always, and another way: for two in five one that compiles nothing, for the
+    others a level, an instruction set or a tactic; measured levels seldom."""
+    plain = Variant(1 + number % 2)
+    isas = [t for t in other_targets() if t.startswith("cpu:")] or ["cpu"]
+    numpy = [t for t in other_targets() if not t.startswith("cpu:")] or ["cpu"]
     if number % 5 in (1, 3):
-        return (PLAIN,)
+        return (plain, Variant(1, numpy[number // 5 % len(numpy)]))
+    isa = isas[number // 11 % len(isas)]
+    turns = (
+        Variant(0), Variant(5, turn=number // 3), Variant(1, isa), Variant(5, turn=number // 7),
+        Variant(5, isa, turn=number // 5), Variant(0, isa), Variant(2, isa), Variant(3),
+        Variant(5, turn=number // 5 + 1), Variant(0),
+    )  # fmt: skip
     extra = turns[number // 2 % len(turns)]
     if number % 100 == 7:
         extra = Variant(4 + number // 100 % 2)
     if case.sizes and number % 4 == 2:
-        extra = replace(PLAIN, fixed=True)
-    return (PLAIN, extra)
+        extra = replace(plain, fixed=True)
+    return (plain, extra)
 
 
 @dataclass
@@ -240,4 +240,4 @@ def refusal_kind(reason: str) -> str:
     return "".join("#" if c.isdigit() else c for c in text)[:110]
 
 
-__all__ = ["PLAIN", "Outcome", "Variant", "check", "refusal_kind", "variants"]
+__all__ = ["Outcome", "Variant", "check", "refusal_kind", "variants"]

@@ -169,7 +169,7 @@ class _Grower:
             for _ in range(ATTEMPTS):
                 state = self.s.snapshot()
                 try:
-                    x = self.input(Family("anchor", {}, (rank,)), square=anchor == "square")
+                    x = self.input(Family("anchor", {}, (rank,)), shaped=anchor)
                     y = maker(self.s, x)
                     self.outputs += FORMS[form](self.s, y, x, maker)
                 except Unfit:
@@ -201,8 +201,8 @@ class _Grower:
 
     # ------------------------------------------------------------------ inputs
 
-    def input(self, family: Family, then: Family | None = None, square: bool = False) -> Ref:
-        """A fresh graph input that suits the families."""
+    def input(self, family: Family, then: Family | None = None, shaped: str = "") -> Ref:
+        """A fresh graph input that suits the families, or the anchor `shaped`."""
         r = self.r
         ranks = family.ranks
         if then is not None and r.random() < 0.6:
@@ -212,8 +212,10 @@ class _Grower:
         if dtype == "float32" and r.random() < 0.16:
             dtype = r.choice(["float16", "bfloat16", "float64", "float64", "int64", "int32"])
         shape: list[int | str] = [self._size(k, rank) for k in range(rank)]
-        if (family.square or square) and rank >= 2 and r.random() < (1 if square else 0.5):
+        if shaped == "square" or (family.square and rank >= 2 and r.random() < 0.5):
             shape[-1] = shape[-2] = r.choice([1, 2, 3, 8, 17])
+        if shaped == "conv wide":
+            shape[1:] = [r.choice([16, 17, 32, 33]), r.randint(3, 13), r.randint(3, 13)]
         names = ["n", "s", "t"]
         for k in range(rank):
             is_channel = rank >= 3 and k == 1

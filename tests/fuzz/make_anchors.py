@@ -136,6 +136,17 @@ def conv(spatial: int, groups: str) -> Maker:
     return make
 
 
+def plain_conv(s: Sketch, x: Ref) -> Ref:
+    """A 3x3 convolution without strides: with enough channels, what Winograd's algorithm takes."""
+    floating(s, x)
+    s.need(x.rank == 4 and static(x.shape[1]) and size(x, 1) > 0)
+    s.need(all(n >= 3 for n in _least_sizes(s, x)))
+    c, pads = size(x, 1), s.r.choice([[0] * 4, [1] * 4, [1, 0, 0, 1]])
+    w = weight(s, x, (s.r.choice([16, 17, 32, 40]), c, 3, 3), 9 * c)
+    bias = s.constant(x.dtype.name, (int(w.shape[0]),)) if s.r.random() < 0.4 else None
+    return s.add1("Conv", x, w, bias, pads=pads)
+
+
 def _geometry(s: Sketch, kernel: list[int], low: list[int]) -> dict[str, object]:
     """Pads, strides and dilations for which every size from `low` on gives an output."""
     n = len(kernel)
