@@ -27,6 +27,7 @@ from braze.ops.lowering import Pointwise, View
 from braze.ops.pointwise.activation import Gelu
 from braze.ops.pointwise.cast import Cast
 from braze.ops.reduce.softmax import Softmax
+from tests.fuzz.case import stored
 
 Array = np.ndarray[Any, Any]
 
@@ -94,13 +95,16 @@ class Perturbed(Run):
             self.rough.update(node.outputs)
 
     def disturbed(self, a: Array, dtype: DType, factor: float = 1.0) -> Array:
-        """`a` with each element moved by about `factor` roundoffs, in the range of its type."""
+        """`a` with each element moved by about `factor` roundoffs, to a number of its type: where
+        two rounded results are compared, equal ones must be possible."""
         if not dtype.is_float:
             return a
         unit, tiny, top = ROUNDOFF[dtype.name]
         noise = self.rng.uniform(0.5, 1.0, a.shape) * self.rng.choice([-1.0, 1.0], a.shape)
         with np.errstate(all="ignore"):
             moved = a + noise * (unit * factor * np.abs(a) + tiny)
+            if dtype.bits < 64:
+                moved = moved.astype(stored(dtype.name)).astype(np.float64)
             return np.where(np.abs(moved) > top, np.copysign(np.inf, moved), moved)
 
     def _leave(self, value: Value) -> Array:

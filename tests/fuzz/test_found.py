@@ -77,6 +77,18 @@ def test_a_weight_is_read_by_its_product_and_by_its_epilogue(n: int) -> None:
     right(Case(steps, {"x": drawn(1, n, n)}, ("y",), {"w": drawn(2, n, n)}))
 
 
+# ------------------------------------------------------------------ infinities
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+def test_a_sample_outside_of_the_image_is_zero_beside_an_infinite_pixel(mode: str) -> None:
+    """The numpy reference multiplied the nearest pixel by 0, which is NaN where it is infinite."""
+    image = Tensor("float32", (2, 3, 4, 5), Fill("special"), 1)
+    grid = Tensor("float32", (2, 6, 6, 2), Fill("uniform", -1.6, 1.6), 2)
+    steps = (Step("GridSample", ("x", "g"), ("y",), {"mode": mode, "padding_mode": "zeros"}),)
+    right(Case(steps, {"x": image, "g": grid}, ("y",)))
+
+
 # ------------------------------------------------------------------ nothing, and symbolic sizes
 
 

@@ -147,6 +147,16 @@ def test_ties_of_rounded_values_are_unsure() -> None:
     assert expectation(replace(exact, inputs=x)).sure.all()
 
 
+def test_two_rounded_results_may_be_equal_where_exact_ones_are_not() -> None:
+    """float16 has few numbers: a rounded sum meets an input that the exact sum only comes near."""
+    inputs = {"x": Tensor("float16", (40, 60)), "z": Tensor("float16", (40, 60), seed=1)}
+    steps = (Step("Mul", ("x", "k"), ("a",)), Step("Equal", ("a", "z"), ("y",)))
+    case = Case(steps, inputs, ("y",), {"k": Tensor("float16", (60,), seed=2)})
+    want = expectation(case)
+    assert not want.exact.any()
+    assert 0 < (~want.sure).sum() < 100
+
+
 # ------------------------------------------------------------------ shrinking and printing
 
 

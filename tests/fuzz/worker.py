@@ -11,14 +11,16 @@ import sys
 import time
 import traceback
 
-from tests.fuzz.checks import Outcome, check
+from tests.fuzz.checks import Outcome, Variant, check
 from tests.fuzz.coverage import record
 from tests.fuzz.graphs import Made, make
 from tests.fuzz.shrink import as_test, shrink
 
 
-def main(first: int, stop: int, shrinks: int) -> None:
-    """Check numbers first .. stop - 1; make up to `shrinks` failures small."""
+def main(first: int, stop: int, shrinks: int, way: Variant | None) -> None:
+    """Check numbers first .. stop - 1, in one way or those of each number; make up to `shrinks`
+    failures small."""
+    ways = None if way is None else (way,)
     for number in range(first, stop):
         print(json.dumps({"begin": number}), flush=True)
         start = time.monotonic()
@@ -28,7 +30,7 @@ def main(first: int, stop: int, shrinks: int) -> None:
             line = record(number, _nothing(), _broken(traceback.format_exc()), 0.0)
             print(json.dumps(line), flush=True)
             continue
-        outcome = check(made.case, number)
+        outcome = check(made.case, number, ways)
         line = record(number, made, outcome, time.monotonic() - start)
         if outcome.status == "wrong" and shrinks:
             shrinks -= 1
@@ -48,4 +50,6 @@ def _broken(text: str) -> Outcome:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]))
+    first, stop, shrinks = map(int, sys.argv[1:4])
+    given = sys.argv[4:]
+    main(first, stop, shrinks, Variant(int(given[0]), given[1]) if given else None)

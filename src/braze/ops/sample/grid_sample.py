@@ -69,18 +69,20 @@ class GridSample(Op):
         first = np.arange(batch).reshape(-1, *(1,) * rank)
         for tap in np.ndindex(*(len(taps),) * rank):
             weight = np.ones(grid.shape[:-1], x.dtype)
+            inside = np.ones(grid.shape[:-1], np.bool_)
             index: list[Array] = []
             for i, n in enumerate(sizes):
                 t = taps[tap[i]]
                 weight = weight * self._weight_numpy(lines[i] - bases[i], t).astype(x.dtype)
                 at = bases[i] + t
                 if self.padding == "zeros":
-                    weight = np.where((at >= 0) & (at < n), weight, 0)
+                    inside &= (at >= 0) & (at < n)
                 elif self.padding == "reflection":
                     at = self._reflect_numpy(at, n)
                 index.append(np.clip(at, 0, n - 1).astype(np.int64))
             where = (first, *index)
-            out += moved[where] * weight[..., None]
+            # 0, not 0 times whatever the nearest pixel holds: that may be infinite
+            out += np.where(inside[..., None], moved[where], 0) * weight[..., None]
         return (narrow(np.moveaxis(out, -1, 1), array_of(inputs, 0)),)
 
     def _place_numpy(self, v: Array, n: int) -> Array:
