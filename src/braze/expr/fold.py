@@ -57,16 +57,20 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     return bottom_up(root, visit)
 
 
-def reachable(root: Expr) -> Iterator[Expr]:
-    """Distinct subexpressions, users before arguments, arguments from left to right."""
+def reachable(*roots: Expr, into_loads: bool = True) -> Iterator[Expr]:
+    """Distinct subexpressions, users before arguments, arguments from left to right.
+
+    into_loads: also what only makes up the indexes of loads.
+    """
     seen: set[Expr] = set()
-    stack = [root]
+    stack = list(reversed(roots))
     while stack:
         e = stack.pop()
         if e not in seen:
             seen.add(e)
             yield e
-            stack.extend(reversed(e.args))
+            if into_loads or e.op != "load":
+                stack.extend(reversed(e.args))
 
 
 def leaves(root: Expr, op: str) -> tuple[Expr, ...]:

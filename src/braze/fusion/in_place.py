@@ -26,7 +26,7 @@ def in_place_slots(kernel: Kernel) -> tuple[int, ...]:
     loads = leaves(store.expr, "load")
     good = []
     for slot, spec in enumerate(kernel.inputs):
-        here = [e for e in loads if e.attr == slot]
+        here = [e for e in loads if e.slot == slot]
         same = spec.shape == out.shape and spec.dtype.bits == out.dtype.bits
         if here and same and all(e.args == store.index for e in here):
             good.append(slot)

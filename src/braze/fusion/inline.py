@@ -117,9 +117,9 @@ class Inliner:
 
         def change(e: Expr) -> Expr | None:
             if e.op == "hole":
-                return operands[int(str(e.attr))]
+                return operands[e.number]
             if e.op == "axis":
-                return index[int(str(e.attr))]
+                return index[e.number]
             return None
 
         return rewrite(lowering.expr, change)
@@ -129,7 +129,7 @@ class Inliner:
         assert source is not None
 
         def at(e: Expr) -> Expr:
-            return rewrite(e, lambda x: index[int(str(x.attr))] if x.op == "axis" else None)
+            return rewrite(e, lambda x: index[x.number] if x.op == "axis" else None)
 
         inner: Expr = yield source, tuple(at(e) for e in lowering.index)
         if lowering.inside is None:

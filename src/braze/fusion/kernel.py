@@ -37,7 +37,7 @@ class AnchorKernel:
 
     def __post_init__(self) -> None:
         assert self.output.shape == self.spec.out_shape, (self.output, self.spec)
-        shared = self.constant & {e.attr for e in leaves(self.epilogue, "load")}
+        shared = self.constant & {e.slot for e in leaves(self.epilogue, "load")}
         assert not shared, f"the epilogue reads slots {sorted(shared)}, which may be repacked"
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, Interval, product, symbols
 from braze.core.target import Preferences
-from braze.expr.fold import leaves
+from braze.expr.fold import leaves, reachable
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 from braze.ir.graph import Graph, Value
@@ -45,14 +45,8 @@ class Sizes:
 
 def expression_cost(root: Expr, costs: Preferences) -> int:
     """Rough instruction count of one evaluation of `root`."""
-    seen: set[Expr] = set()
-    stack, cost = [root], 0
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        stack.extend(e.args)
+    cost = 0
+    for e in reachable(root):
         if e.op == "load":
             continue  # index arithmetic is folded into addressing
         if e.args and e.op not in ("cast", "bitcast"):
@@ -75,7 +69,7 @@ def keeps_innermost(view: View, rank: int) -> bool:
     if not view.index or rank == 0:
         return True
     last = rank - 1
-    uses = [any(a.attr == last for a in leaves(e, "axis")) for e in view.index]
+    uses = [any(a.number == last for a in leaves(e, "axis")) for e in view.index]
     if any(uses[:-1]):
         return False
     tail = view.index[-1]
@@ -83,7 +77,7 @@ def keeps_innermost(view: View, rank: int) -> bool:
         return True
     if tail.op == "axis":
         return True
-    return tail.op == "add" and any(a.op == "axis" and a.attr == last for a in tail.args)
+    return tail.op == "add" and any(a.op == "axis" and a.number == last for a in tail.args)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +103,9 @@ def nest_reads(kernel: LoopKernel, sizes: Sizes) -> dict[int, SlotReads]:
             roots.extend((i, 0) for i in s.index)
         for root, times in roots:
             for e in leaves(root, "load"):
-                slot = int(str(e.attr))
-                old = found.get(slot, SlotReads())
+                old = found.get(e.slot, SlotReads())
                 computed = old.computed or any(leaves(i, "load") for i in e.args)
-                found[slot] = SlotReads(computed, old.loads + times)
+                found[e.slot] = SlotReads(computed, old.loads + times)
     return found
 
 

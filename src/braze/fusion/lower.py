@@ -87,7 +87,7 @@ class Lowerer:
         def change(e: Expr) -> Expr | None:
             if e.op != "load":
                 return None
-            slot = int(str(e.attr))
+            slot = e.slot
             if slot >= len(present):  # reads an output of an earlier nest; renumbered below
                 return load(len(present) - slot - 1, e.args, e.dtype)
             return inliner.element(present[slot], e.args)
@@ -96,8 +96,8 @@ class Lowerer:
         count = len(inliner.slots)
 
         def renumber(e: Expr) -> Expr | None:
-            own = e.op == "load" and int(str(e.attr)) < 0
-            return load(count - int(str(e.attr)) - 1, e.args, e.dtype) if own else None
+            own = e.op == "load" and e.slot < 0
+            return load(count - e.slot - 1, e.args, e.dtype) if own else None
 
         nests = tuple(map_nest(n, lambda e: rewrite(e, renumber)) for n in nests)
         outputs = tuple(

@@ -28,7 +28,7 @@ def size_of(x: Index) -> Dim | None:
     if not isinstance(x, Expr):
         return x
     if x.op in ("const", "dim"):
-        return x.attr  # type: ignore[return-value]
+        return x.size
     return None
 
 

@@ -8,7 +8,7 @@ constant block instead, so that no memory outside a tensor is touched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
@@ -39,10 +39,9 @@ class Memory:
     # -- loads --------------------------------------------------------------------------------
     def load(self, e: Expr) -> ir.Value:
         """The value of a load expression that varies over lanes (or any load at width 1)."""
-        slot: Any = e.attr
-        spec = self.e.env.tensors[slot]
+        spec = self.e.env.tensors[e.slot]
         element = memory_type(e.dtype)
-        pointer = self.fn.buffer(self.e.env.buffer(slot), element)
+        pointer = self.fn.buffer(self.e.env.buffer(e.slot), element)
         guard = self.e.guards.get(e)
         if guard is not None and in_range(e.args, spec.shape, self.e.env.extents):
             guard = None

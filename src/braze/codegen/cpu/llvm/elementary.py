@@ -26,7 +26,7 @@ def power(a: Lanes, e: Expr, x: V, y: V) -> V:
     """x ** y of float lanes; small constant exponents are products."""
     exponent = e.args[1]
     if exponent.op == "const":
-        special = _constant_power(a, x, float(exponent.attr))  # type: ignore[arg-type]
+        special = _constant_power(a, x, float(exponent.value))
         if special is not None:
             return special
     x, y = a.match(x, y)

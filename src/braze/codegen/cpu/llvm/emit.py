@@ -189,11 +189,11 @@ class Emitter:
         return PRIMITIVES[e.op](self.lanes, e, *args)
 
     def _leaf(self, e: Expr) -> ir.Value:
-        index: int = e.attr  # type: ignore[assignment]
         if e.op == "const":
-            return constant(register_type(e.dtype), index)
+            return constant(register_type(e.dtype), e.value)
         if e.op == "dim":
-            return self.fn.dim(e.attr)  # type: ignore[arg-type]
+            return self.fn.dim(e.size)
+        index = e.number
         if e.op == "hole":
             return self.env.holes[index]
         if e.op == "red":

@@ -62,7 +62,7 @@ def find_weave(form: Form, target: CpuTarget) -> Weave | None:
 def _even(form: Form, axis: int) -> bool:
     """True when every load is a vector or the same in all lanes along `axis`."""
     for e in topological(form.roots):
-        if e.op == "load" and flat_slope(e.args, form.specs[int(str(e.attr))], axis) not in (0, 1):
+        if e.op == "load" and flat_slope(e.args, form.specs[e.slot], axis) not in (0, 1):
             return False
     return True
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from braze.core.dims import Dim, exact_div, product
 from braze.core.dtypes import I64
@@ -102,8 +101,7 @@ def replace_axes(e: Expr, values: Mapping[int, Expr]) -> Expr:
     """`e` with axes replaced by expressions."""
 
     def change(x: Expr) -> Expr | None:
-        key: Any = x.attr
-        return values.get(key) if x.op == "axis" else None
+        return values.get(x.number) if x.op == "axis" else None
 
     return rewrite(e, change)
 
@@ -119,7 +117,7 @@ def _find_split(nest: LoopNest) -> tuple[int, Dim] | None:
     for e in topological(nest_roots(nest)):
         if e.op not in ("floordiv", "mod") or e.args[0].op != "axis":
             continue
-        number: Any = e.args[0].attr
+        number = e.args[0].number
         by = linear(e.args[1])
         if by.terms or by.constant == 1:
             continue
@@ -185,9 +183,8 @@ def _flattened(given: Form) -> Form:
     def change(e: Expr) -> Expr | None:
         if e.op != "load":
             return None
-        slot: Any = e.attr
-        position = flat_index(e.args, slots[slot][1].shape)
-        return None if position is None else load(flat_slot(slot), (position.expr(),), e.dtype)
+        position = flat_index(e.args, slots[e.slot][1].shape)
+        return None if position is None else load(flat_slot(e.slot), (position.expr(),), e.dtype)
 
     nest = map_nest(given.nest, lambda e: rewrite(e, change))
     stores = []
@@ -227,11 +224,9 @@ def _positions(given: Form) -> tuple[list[Linear], set[int]]:
             continue
         seen.add(e)
         if e.op == "axis":
-            number: Any = e.attr
-            other.add(number)
+            other.add(e.number)
         elif e.op == "load":
-            slot: Any = e.attr
-            _place(e.args, given.specs[slot], flat, stack)
+            _place(e.args, given.specs[e.slot], flat, stack)
         else:
             stack.extend(e.args)
     return flat, other

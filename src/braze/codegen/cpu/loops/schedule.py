@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from braze.codegen.cpu.loops.normal_form import COSTLY, Form
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import Dim, product
 from braze.core.dtypes import BOOL
 from braze.expr.affine import slope
+from braze.expr.fold import reachable
 from braze.expr.guards import depends_on_data, topological
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr
@@ -42,8 +42,7 @@ def _touched(form: Form) -> list[TensorSpec]:
     slots: set[int] = {s.slot for s in form.nest.stores}
     for e in topological(form.roots):
         if e.op == "load" and not _is_index_load(e):
-            slot: Any = e.attr
-            slots.add(slot)
+            slots.add(e.slot)
     return [form.specs[k] for k in sorted(slots)]
 
 
@@ -53,16 +52,8 @@ def _is_index_load(e: Expr) -> bool:
 
 def value_nodes(form: Form) -> list[Expr]:
     """Operations on element values: everything but what only makes up indexes."""
-    seen: dict[Expr, None] = {}
-    stack = [r.expr for r in form.nest.reduces] + [s.expr for s in form.nest.stores]
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen[e] = None
-        if e.op != "load":
-            stack.extend(e.args)
-    return list(seen)
+    roots = (*(r.expr for r in form.nest.reduces), *(s.expr for s in form.nest.stores))
+    return list(reachable(*roots, into_loads=False))
 
 
 def work_per_point(form: Form) -> int:
@@ -144,8 +135,7 @@ def cost(form: Form, schedule: Schedule, extent: Dim) -> float:
     per_vector = work_per_point(form) * 0.5
     for e in topological(form.roots):
         if e.op == "load":
-            slot: Any = e.attr
-            per_vector += _access_cost(e.args, form.specs[slot], schedule)
+            per_vector += _access_cost(e.args, form.specs[e.slot], schedule)
     inner = schedule.vector >= len(form.nest.outer)
     for s in form.nest.stores:
         if not (inner and s.over == "outer"):

@@ -135,7 +135,7 @@ def _reads_outputs(kernel: LoopKernel) -> bool:
         for s in nest.stores:
             roots.extend((*s.index, s.expr))
     loads = [e for e in topological(roots) if e.op == "load"]
-    return any(int(str(e.attr)) >= len(kernel.inputs) for e in loads)
+    return any(e.slot >= len(kernel.inputs) for e in loads)
 
 
 def _apart(a: list[tuple[Dim | None, Dim | None]], b: list[tuple[Dim | None, Dim | None]]) -> bool:

@@ -78,7 +78,7 @@ def _turned(
     for e in topological([store.expr]):
         if e.op != "load":
             continue
-        spec = form.specs[int(str(e.attr))]
+        spec = form.specs[e.slot]
         if flat_slope(e.args, spec, across) in (0, 1):
             continue
         if flat_slope(e.args, spec, along) != 1 or guards[e] is not None:

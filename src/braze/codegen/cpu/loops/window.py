@@ -73,7 +73,7 @@ def _row_checks(form: Form, schedule: Schedule, points: list[tuple[Expr, ...]]) 
 
 def _axes_only(e: Expr, axes: set[int]) -> bool:
     for x in topological([e]):
-        if x.op in ("load", "hole", "red") or (x.op == "axis" and x.attr not in axes):
+        if x.op in ("load", "hole", "red") or (x.op == "axis" and x.number not in axes):
             return False
     return True
 

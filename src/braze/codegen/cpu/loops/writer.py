@@ -47,7 +47,7 @@ class NestWriter(Passes):
         written = {self.buffers[s.slot] for s in self.nest.stores}
         roots = [] if self._points else form.roots
         loads = [e for e in topological(roots) if e.op == "load"]
-        self._loads = [e for e in loads if self.buffers[int(str(e.attr))] not in written]
+        self._loads = [e for e in loads if self.buffers[e.slot] not in written]
         self._outer = len(self.nest.outer)
         place: Dim = 1
         self._position = Linear(0, {})
@@ -170,7 +170,7 @@ class NestWriter(Passes):
         groups: list[list[int]] = []
         scans = any(s.over.startswith("scan") for s in self.nest.stores)
         for number, reduce in enumerate(self.nest.reduces):
-            needs = [int(str(e.attr)) for e in leaves(reduce.expr, "red")]
+            needs = [e.number for e in leaves(reduce.expr, "red")]
             alone = scans and number == len(self.nest.reduces) - 1
             if groups and self._is_float_sum(number) != self._is_float_sum(groups[-1][0]):
                 alone = True

@@ -14,7 +14,7 @@ from braze.codegen.cpu.llvm.emit import Emitter, Env
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.core.dims import Dim, Shape, product
 from braze.core.dtypes import F16
-from braze.expr.fold import leaves, rewrite
+from braze.expr.fold import leaves, reachable, rewrite
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import UNARY, Expr, axis, load
 from braze.expr.simplify import simplify
@@ -41,29 +41,27 @@ class Epilogue:
         self._row, self._column = len(self.shape), len(self.shape) - 1
         self._tensors = list(kernel.inputs)
         self._expr = self._flattened(kernel.epilogue)
-        nodes = _nodes(self._expr)
+        nodes = list(reachable(self._expr))
         heavy = any(e.op in UNARY and e.op not in _CHEAP for e in nodes)
         if not fn.target.features.has_f16c:  # conversions are a dozen instructions each
             heavy = heavy or any(e.dtype is F16 for e in nodes)
         self.light = len(nodes) <= LIGHT_NODES and not heavy
-        used = {e.attr for e in leaves(self._expr, "axis")}
+        used = {e.number for e in leaves(self._expr, "axis")}
         self._used = [i for i in range(len(self.shape)) if i in used]
 
     def _flattened(self, expr: Expr) -> Expr:
         """Loads of tensors that are only read along with the output become (row, column)."""
         loads = leaves(expr, "load")
-        apart = {e.attr for e in loads if not self._runs_along(e)}
-        along = {e.attr for e in loads} - apart
-        for slot in map(_slot, loads):
-            if slot not in along:
-                continue
+        apart = {e.slot for e in loads if not self._runs_along(e)}
+        along = {e.slot for e in loads} - apart
+        for slot in along:
             self._tensors[slot] = TensorSpec(self._tensors[slot].dtype, self._flat())
         place = (axis(self._row), axis(self._column))
 
         def change(e: Expr) -> Expr | None:
-            if e.op != "load" or e.attr not in along:
+            if e.op != "load" or e.slot not in along:
                 return None
-            return load(_slot(e), place, e.dtype)
+            return load(e.slot, place, e.dtype)
 
         return rewrite(expr, change)
 
@@ -72,7 +70,7 @@ class Epilogue:
 
         Places are compared in row-major order, so a reshape between the two does not matter.
         """
-        theirs = self._tensors[_slot(e)].shape
+        theirs = self._tensors[e.slot].shape
         if product(theirs) != product(self.shape):
             return False
         return self._place(theirs, e.args) == self._place(self.shape, axes(len(self.shape)))
@@ -81,7 +79,7 @@ class Epilogue:
         """Row-major place of an element, in normal form: unit axes are zero."""
 
         def unit(e: Expr) -> Expr | None:
-            return ZERO if e.op == "axis" and self.shape[_slot(e)] == 1 else None
+            return ZERO if e.op == "axis" and self.shape[e.number] == 1 else None
 
         extents = dict(enumerate(self.shape))
         return simplify(rewrite(flatten_index(shape, index), unit), extents)
@@ -116,19 +114,3 @@ class Epilogue:
                 value = b.srem(value, self.fn.dim(lead[i]))
             found[i] = (value, False)
         return found
-
-
-def _slot(e: Expr) -> int:
-    assert isinstance(e.attr, int)
-    return e.attr
-
-
-def _nodes(root: Expr) -> set[Expr]:
-    seen: set[Expr] = set()
-    stack = [root]
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen.add(e)
-            stack.extend(e.args)
-    return seen
