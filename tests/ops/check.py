@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
 
 from braze.core.dims import Dim, sym
 from braze.core.dtypes import BF16, DType, from_numpy
@@ -18,6 +16,7 @@ from braze.ir.graph import Graph, TensorType
 from braze.ops.base import Op
 from braze.ops.evaluator import evaluate
 from tests.ops.lowering import run_lowered
+from tests.ops.one_node import one_node
 
 Array = np.ndarray[Any, Any]
 
@@ -92,39 +91,6 @@ def run1(op: Op, *arrays: Array | None, **options: Any) -> Array:
     return result
 
 
-def node_model(
-    op_type: str,
-    inputs: Mapping[str, Array],
-    opset: int,
-    constants: Mapping[str, Array] | None = None,
-    num_outputs: int = 1,
-    **attributes: Any,
-) -> onnx.ModelProto:
-    """A model of one node; inputs named "" are left out, constants become initializers."""
-    constants = constants or {}
-    names = list(inputs) + list(constants)
-    outputs = [f"y{i}" for i in range(num_outputs)]
-    node = helper.make_node(
-        op_type, [n if not n.startswith("_") else "" for n in names], outputs, **attributes
-    )
-    graph = helper.make_graph(
-        [node],
-        "test",
-        [
-            helper.make_tensor_value_info(
-                n, helper.np_dtype_to_tensor_dtype(a.dtype), list(a.shape)
-            )
-            for n, a in inputs.items()
-            if not n.startswith("_")
-        ],
-        [helper.make_value_info(n, helper.make_tensor_type_proto(0, None)) for n in outputs],
-        [onnx.numpy_helper.from_array(a, n) for n, a in constants.items()],
-    )
-    for o in graph.output:
-        o.ClearField("type")
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-
-
 def run_node(
     op_type: str,
     inputs: Mapping[str, Array],
@@ -136,11 +102,21 @@ def run_node(
 ) -> tuple[Array, ...]:
     """Outputs of one ONNX node through import, evaluator and (checked) lowering.
 
-    lowering: (rtol, atol) between the two, which sum in different orders.
+    Inputs whose name begins with _ are left out. lowering: (rtol, atol) between the two, which
+    sum in different orders.
     """
-    model = node_model(op_type, inputs, opset, constants, num_outputs, **attributes)
+    given = [None if name.startswith("_") else a for name, a in inputs.items()]
+    held = list((constants or {}).values())
+    model = one_node(
+        op_type,
+        [*given, *held],
+        opset=opset,
+        constant=range(len(given), len(given) + len(held)),
+        num_outputs=num_outputs,
+        attributes=attributes,
+    )
     graph = import_model(model)
-    feeds = {n: a for n, a in inputs.items() if not n.startswith("_")}
+    feeds = {f"x{i}": a for i, a in enumerate(given) if a is not None}
     by_reference = evaluate(graph, feeds)
     by_lowering = run_lowered(graph, feeds)
     rtol, atol = lowering

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from braze.core.dims import sym
@@ -19,6 +17,7 @@ from braze.ops.base import OnnxNode
 from braze.ops.catalog import IMPORTERS
 from braze.ops.evaluator import evaluate
 from tests.ops.lowering import run_lowered
+from tests.ops.one_node import one_node
 
 Array = np.ndarray[Any, Any]
 
@@ -76,18 +75,8 @@ def expected(
     attributes: dict[str, Any],
 ) -> list[Array]:
     """The outputs of onnx.reference."""
-    names = [f"x{i}" if a is not None else "" for i, a in enumerate(inputs)]
-    outs = [f"y{i}" for i in range(num_outputs)]
-    node = helper.make_node(op, names, outs, **attributes)
-    infos = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for n, a in zip(names, inputs, strict=True)
-        if a is not None
-    ]
-    results = [helper.make_tensor_value_info(o, onnx.TensorProto.UNDEFINED, None) for o in outs]
-    graph = helper.make_graph([node], "g", infos, results)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    feed = {n: a for n, a in zip(names, inputs, strict=True) if a is not None}
+    model = one_node(op, inputs, opset=opset, num_outputs=num_outputs, attributes=attributes)
+    feed = {f"x{i}": a for i, a in enumerate(inputs) if a is not None}
     return [np.asarray(r) for r in ReferenceEvaluator(model).run(None, feed)]
 
 

@@ -5,40 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper, numpy_helper
 
 import braze
 from braze.core.errors import BrazeError, ExecutionError
 from braze.ops.evaluator import evaluate
 from tests.ops.harness import expected, import_node, ints, ramp
 from tests.ops.lowering import run_lowered
+from tests.ops.one_node import one_node
 
 Array = np.ndarray[Any, Any]
-
-
-def _model(
-    op: str, inputs: list[Array | None], constant: set[int], opset: int, outputs: int, attrs: Any
-) -> onnx.ModelProto:
-    names = ["" if a is None else f"x{i}" for i, a in enumerate(inputs)]
-    infos, weights = [], []
-    for i, a in enumerate(inputs):
-        if a is None:
-            continue
-        if i in constant:
-            weights.append(numpy_helper.from_array(a, names[i]))
-        else:
-            kind = helper.np_dtype_to_tensor_dtype(a.dtype)
-            dims = [f"d{i}_{k}" for k in range(a.ndim)]
-            infos.append(helper.make_tensor_value_info(names[i], kind, dims))
-    results = [
-        helper.make_tensor_value_info(f"y{i}", onnx.TensorProto.UNDEFINED, None)
-        for i in range(outputs)
-    ]
-    node = helper.make_node(op, names, [r.name for r in results], **attrs)
-    graph = helper.make_graph([node], "g", infos, results, weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
 
 SAME = {"auto_pad": "SAME_UPPER", "strides": [2, 2]}
@@ -93,7 +69,7 @@ def test_one_engine_for_many_sizes(
         f"x{i}": (first[i].shape, sizes(first[i].shape, 1, 2), sizes(first[i].shape, 3, 4))
         for i in free
     }
-    model = _model(op, first, constant, opset, 1, attrs)
+    model = one_node(op, first, opset=opset, constant=constant, dynamic=True, attributes=attrs)
     engine = braze.build(model, threads=2, shapes=shapes, optimization_level=1)
     for batch, rest in ((1, 1), (1, 2), (2, 1), (3, 3)):
         arrays = list(first)
@@ -109,7 +85,7 @@ def test_one_engine_for_many_sizes(
 @pytest.mark.parametrize(("op", "bad"), [("Gather", 6), ("Gather", -7), ("GatherElements", 6)])
 def test_an_index_outside_raises_and_the_engine_lives_on(op: str, bad: int) -> None:
     good = ints(5, -6, 0)
-    model = _model(op, [ramp(6), good], set(), 21, 1, {"axis": 0})
+    model = one_node(op, [ramp(6), good], opset=21, dynamic=True, attributes={"axis": 0})
     engine = braze.build(model, threads=2, shapes={"x0": (6,), "x1": (3,)}, optimization_level=1)
     with pytest.raises(ExecutionError):
         engine({"x0": ramp(6), "x1": ints(0, bad, 1)})
@@ -129,7 +105,10 @@ def test_sizes_that_leave_nothing_are_refused_at_run_time(
     op: str, inputs: list[Any], constant: set[int], attrs: dict[str, Any], bad: tuple[int, ...]
 ) -> None:
     arrays = [ramp(*a) if isinstance(a, tuple) else a for a in inputs]
-    model = _model(op, arrays, constant, 21, 2 if op == "TopK" else 1, attrs)
+    model = one_node(
+        op, arrays, opset=21, constant=constant, dynamic=True,
+        num_outputs=2 if op == "TopK" else 1, attributes=attrs,
+    )  # fmt: skip
     shape = arrays[0].shape
     low = tuple(d if k == 1 else 1 for k, d in enumerate(shape))
     engine = braze.build(model, threads=2, shapes={"x0": (low, shape, shape)}, optimization_level=1)
@@ -165,7 +144,7 @@ def test_tensors_without_elements(
     want = evaluate(made.graph, made.feeds)["y0"]
     free = {f"x{i}": a for i, a in enumerate(arrays) if a is not None and i not in constant}
     shapes = {name: a.shape for name, a in free.items()}
-    model = _model(op, arrays, constant, 23, 1, attrs)
+    model = one_node(op, arrays, opset=23, constant=constant, dynamic=True, attributes=attrs)
     got = braze.build(model, threads=2, shapes=shapes, optimization_level=1)(free)["y0"]
     assert got.shape == want.shape == shape
     np.testing.assert_array_equal(got, want)
