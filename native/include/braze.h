@@ -86,7 +86,8 @@ typedef struct braze_tensor_info {
   int32_t rank;
   int32_t is_output;
   int32_t has_value;   /* an input specialised to one content */
-  const int64_t* dims; /* `rank` entries; -1 where it depends on the input shapes */
+  const int64_t* dims; /* `rank` entries; -1 where it depends on the input shapes or the run */
+  int32_t shape_from_run; /* an output whose shape only a run knows */
 } braze_tensor_info;
 
 typedef struct braze_step_info {
@@ -97,7 +98,8 @@ typedef struct braze_step_info {
   int32_t parallel;
 } braze_step_info;
 
-/* Bindings are numbered inputs first, then outputs. Counts are -1 for a null engine. */
+/* Bindings are numbered inputs first, then outputs; steps as in the plan, then those of its bodies.
+ * Counts are -1 for a null engine. */
 BRAZE_API int32_t braze_engine_num_inputs(const braze_engine* engine);
 BRAZE_API int32_t braze_engine_num_outputs(const braze_engine* engine);
 BRAZE_API int32_t braze_engine_num_profiles(const braze_engine* engine);
@@ -118,11 +120,19 @@ typedef struct braze_memory {
   int64_t bytes;
 } braze_memory;
 
-/* After each step, on the thread that runs: the step and the nanoseconds it took. */
+/* After each step, on the thread that runs: the step and the nanoseconds it took. Steps in bodies
+ * come as often as they run, and count in the time of the step that ran the body. */
 typedef void (*braze_profile_fn)(void* user, int32_t step, int64_t nanoseconds);
 /* After the step that made it: a debug tensor's memory, valid during the call. */
 typedef void (*braze_debug_fn)(void* user, int32_t debug_tensor, const void* data,
                                const int64_t* dims, int32_t rank, int64_t bytes);
+
+/* For an output without memory (data NULL in braze_memory, or not bound) when its shape is known:
+ * at least `bytes` bytes, aligned to its elements; NULL for bytes > 0 ends the run. Outputs whose
+ * shape only the run knows are asked for in its middle, on the thread that runs, and again when
+ * their shape changes: the last memory given holds the result. */
+typedef void* (*braze_allocate_fn)(void* user, int32_t binding, const int64_t* dims, int32_t rank,
+                                   int64_t bytes);
 
 typedef struct braze_run_options {
   uint64_t struct_size;
@@ -131,6 +141,7 @@ typedef struct braze_run_options {
   braze_profile_fn profile; /* NULL: no profiling */
   braze_debug_fn debug;     /* NULL: no debug tensors */
   void* user;
+  braze_allocate_fn allocate; /* NULL: every output is bound */
 } braze_run_options;
 
 /* profile: an index, or -1 to choose by the shapes (the fitting one with the smallest arena). */
@@ -143,7 +154,8 @@ BRAZE_API braze_status braze_context_set_shapes(braze_context* context, const in
 /* The shape of one input; checked when all inputs have one and a size is asked for or a run. */
 BRAZE_API braze_status braze_context_set_input_shape(braze_context* context, int32_t input,
                                                      const int64_t* dims, int32_t rank);
-/* Shape and bytes of any binding for the current shapes. dims has room for the binding's rank. */
+/* Shape and bytes of any binding for the current shapes. dims has room for the binding's rank. Where
+ * only a run knows them they are -1 until a run with these shapes, then those of the last run. */
 BRAZE_API braze_status braze_context_binding_shape(braze_context* context, int32_t binding,
                                                    int64_t* dims, int64_t* bytes);
 /* The profile in use for the current shapes, and the bytes of its arena. */

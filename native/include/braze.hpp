@@ -11,6 +11,7 @@
 #define BRAZE_HPP_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -36,7 +37,12 @@ inline void check(braze_status status) {
   if (status != BRAZE_OK) throw Failure(status, braze_last_error());
 }
 
-// An input or output; an axis that depends on the input shapes has size -1.
+// Gives an output without memory some when its shape is known: at least `bytes` bytes, which stay
+// the caller's.
+using Allocator = std::function<void*(const std::string& name,
+                                      const std::vector<std::int64_t>& shape, std::size_t bytes)>;
+
+// An input or output; an axis that depends on the input shapes or on the run has size -1.
 struct TensorInfo {
   std::string name;
   std::string dtype;
@@ -172,21 +178,48 @@ class Context {
     check(braze_context_bind(handle(), binding, data, static_cast<std::int64_t>(bytes)));
   }
 
+  // For outputs that are not bound, in runs from now on; those whose shape only a run knows need it
+  // unless enough memory is bound. With enqueue the context must live until the run is done.
+  void set_allocator(Allocator allocator) { *allocator_ = {engine_, std::move(allocator)}; }
+
   // num_workers: 0 for the engine's own number.
   void execute(std::int32_t num_workers = 0) {
-    braze_run_options options = {};
-    options.struct_size = sizeof(options);
-    options.num_workers = num_workers;
+    const braze_run_options options = options_for(num_workers);
     check(braze_context_execute(handle(), &options));
   }
 
   void enqueue(Stream& stream) {
-    check(braze_context_enqueue(handle(), stream.handle(), nullptr));
+    const braze_run_options options = options_for(0);
+    check(braze_context_enqueue(handle(), stream.handle(), &options));
   }
 
   braze_context* handle() const { return handle_.get(); }
 
  private:
+  struct NamedAllocator {
+    Engine engine;
+    Allocator allocate;
+
+    static void* call(void* user, std::int32_t binding, const std::int64_t* dims,
+                      std::int32_t rank, std::int64_t bytes) {
+      const NamedAllocator& self = *static_cast<const NamedAllocator*>(user);
+      return self.allocate(self.engine.tensors()[static_cast<std::size_t>(binding)].name,
+                           std::vector<std::int64_t>(dims, dims + rank),
+                           static_cast<std::size_t>(bytes));
+    }
+  };
+
+  braze_run_options options_for(std::int32_t num_workers) const {
+    braze_run_options options = {};
+    options.struct_size = sizeof(options);
+    options.num_workers = num_workers;
+    if (allocator_->allocate) {
+      options.user = allocator_.get();
+      options.allocate = &NamedAllocator::call;
+    }
+    return options;
+  }
+
   std::vector<std::int64_t> query(const std::string& name, std::int64_t& bytes) const {
     const std::int32_t binding = engine_.index(name);
     std::vector<std::int64_t> dims(
@@ -200,6 +233,8 @@ class Context {
     void operator()(braze_context* context) const { braze_context_destroy(context); }
   };
   Engine engine_;
+  std::unique_ptr<NamedAllocator> allocator_ =
+      std::make_unique<NamedAllocator>(NamedAllocator{engine_, nullptr});
   std::unique_ptr<braze_context, Destroy> handle_;
 };
 

@@ -29,7 +29,7 @@ braze_tensor_info tensor_info(const std::string& name, int32_t dtype,
                               const std::vector<int64_t>& dims) {
   const format::DTypeRow& row = format::kDTypes[dtype];
   const auto rank = static_cast<int32_t>(dims.size());
-  return {0, name.c_str(), row.name.data(), row.bytes, rank, 0, 0, dims.data()};
+  return {0, name.c_str(), row.name.data(), row.bytes, rank, 0, 0, dims.data(), 0};
 }
 
 constexpr size_t kFirstTensorInfo = offsetof(braze_tensor_info, dims) + sizeof(void*);
@@ -125,7 +125,7 @@ int32_t braze_engine_num_profiles(const braze_engine* engine) {
 }
 
 int32_t braze_engine_num_steps(const braze_engine* engine) {
-  return braze::count_of(engine, &braze::Plan::steps);
+  return engine ? static_cast<int32_t>(engine->engine->plan().every_step.size()) : -1;
 }
 
 int32_t braze_engine_num_debug_tensors(const braze_engine* engine) {
@@ -147,6 +147,7 @@ braze_status braze_engine_binding(const braze_engine* engine, int32_t binding,
         braze::tensor_info(b.name, b.dtype, engine->engine->static_dims(index));
     info.is_output = index >= plan.inputs.size();
     info.has_value = !b.value.empty();
+    info.shape_from_run = plan.is_late_binding(index);
     braze::write_info(info, out);
   });
 }
@@ -166,10 +167,13 @@ braze_status braze_engine_step(const braze_engine* engine, int32_t step, braze_s
   return guarded([&] {
     braze::need(engine, out);
     const braze::Plan& plan = engine->engine->plan();
-    const size_t index = braze::checked(step, plan.steps.size(), "step");
-    const braze::Launch& s = plan.launch(index);
+    const size_t index = braze::checked(step, plan.every_step.size(), "step");
+    const braze::Step& s = *plan.every_step[index];
+    const auto* const launch = std::get_if<braze::Launch>(&s);
     const char* const origins = engine->engine->origins(index).c_str();
-    braze::write_struct({0, s.name.c_str(), s.tactic.c_str(), origins, s.parallel}, *out,
+    braze::write_struct({0, braze::step_name(s).c_str(), braze::step_tactic(s).c_str(), origins,
+                         launch && launch->parallel},
+                        *out,
                         braze::kFirstStepInfo, "braze_step_info");
   });
 }

@@ -63,15 +63,17 @@ void Context::set_input_shape(int32_t input, const int64_t* dims, int32_t rank) 
 // Returns the table for these shapes, making a new one unless the last one still fits.
 LaunchTable& Context::prepare(const int64_t* dims) {
   const size_t count = dims_.size();
-  if (table_ && std::equal(dims, dims + count, table_->shapes().input_dims.begin())) return *table_;
+  if (table_ && std::equal(dims, dims + count, table_->shapes().input_dims().begin())) {
+    return *table_;
+  }
   const Plan& plan = engine_->plan();
-  Shapes shapes = evaluate_shapes(plan, std::vector<int64_t>(dims, dims + count), profile_);
-  const size_t profile = shapes.profile;
+  Shapes shapes(plan, std::vector<int64_t>(dims, dims + count), profile_);
+  const size_t profile = shapes.profile();
   if (arena_profile_ != profile) {
     table_.reset();  // it points into the arena that goes away
     arena_profile_.reset();
     arena_ = Arena();
-    arena_ = Arena(plan.profiles[profile].arena_bytes);
+    arena_ = Arena(engine_->device(), plan.profiles[profile].arena_bytes);
     arena_profile_ = profile;
   }
   table_ = std::make_unique<LaunchTable>(*engine_, std::move(shapes), arena_.data());
@@ -97,14 +99,14 @@ void Context::binding_shape(int32_t binding, int64_t* dims, int64_t* bytes) {
   const LaunchTable& table = prepare_current();
   const auto index = static_cast<size_t>(binding);
   for (const int32_t size : engine_->plan().binding(index).shape) {
-    *dims++ = table.shapes().sizes[static_cast<size_t>(size)];
+    *dims++ = table.shapes().is_known(size) ? table.shapes().at(size) : -1;
   }
   if (bytes) *bytes = table.binding_bytes(index);
 }
 
 void Context::profile(int32_t* profile, int64_t* arena_bytes) {
   const Lock lock(mutex_);
-  const size_t index = prepare_current().shapes().profile;
+  const size_t index = prepare_current().shapes().profile();
   *profile = static_cast<int32_t>(index);
   *arena_bytes = engine_->plan().profiles[index].arena_bytes;
 }
@@ -146,7 +148,7 @@ void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
   // the plan has scratch memory for as many workers as it was built for
   const int32_t workers = std::min<int32_t>(wanted, static_cast<int32_t>(engine_->plan().threads));
   LaunchTable& table = prepare(dims);
-  table.bind(memory);
+  table.bind(memory, options);
   engine_->verify_weights();
   execute(*engine_, table, workers, options);
 }

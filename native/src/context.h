@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "arena.h"
+#include "device.h"
 #include "engine.h"
 #include "fork_safe_mutex.h"
 #include "launch_table.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "braze.h"
-#include "elf_loader.h"
+#include "device.h"
 #include "engine_file.h"
 #include "plan.h"
 #include "weight_check.h"
@@ -20,9 +20,11 @@ class Engine {
 
   const EngineBytes& bytes() const { return bytes_; }
   const Plan& plan() const { return plan_; }
-  const Section& weights() const { return sections_.weights; }
+  const unsigned char* weights() const { return weights_; }  // where kernels find them
+  uint64_t weights_bytes() const { return sections_.weights.size; }
   int32_t threads() const { return threads_; }
-  braze_kernel_fn kernel(size_t index) const { return kernels_[index]; }
+  Device& device() const { return *device_; }
+  const Routine& routine(size_t step) const { return routines_[step]; }  // of straight steps
   void verify_weights() const { weight_check_->wait(); }
 
   // Dims of a tensor with -1 where they depend on the input shapes.
@@ -32,7 +34,7 @@ class Engine {
   size_t num_input_dims() const { return num_input_dims_; }  // the sum of the inputs' ranks
 
  private:
-  void load_code();
+  Routine routine_for(const Step& step) const;
   std::vector<int64_t> constant_dims(const std::vector<int32_t>& shape) const;
 
   EngineBytes bytes_;
@@ -40,8 +42,9 @@ class Engine {
   Plan plan_;
   int32_t threads_;
   size_t num_input_dims_ = 0;
-  std::unique_ptr<CodeImage> code_;
-  std::vector<braze_kernel_fn> kernels_;
+  std::unique_ptr<Device> device_;
+  const unsigned char* weights_ = nullptr;
+  std::vector<Routine> routines_;
   std::vector<std::vector<int64_t>> static_dims_;
   std::vector<std::vector<int64_t>> debug_dims_;
   std::vector<std::string> origins_;

@@ -1,6 +1,7 @@
 #include "executor.h"
 
 #include <chrono>
+#include <limits>
 
 #include "float_mode.h"
 #include "thread_pool.h"
@@ -60,48 +61,125 @@ void run_phase(LaunchTable& table, const Phase& phase, const PoolClaim& claim) {
   }
 }
 
-// Step by step, with a call of the hooks after each.
-void run_with_hooks(const Engine& engine, LaunchTable& table, const PoolClaim& claim,
-                    const braze_run_options& options) {
-  const std::vector<DebugTensor>& debug = engine.plan().debug;
-  // A malformed debug tensor shows here, before the first step has run.
-  for (size_t d = 0; options.debug && d < debug.size(); ++d) table.debug_view(d);
-  for (size_t step = 0; step < table.num_steps(); ++step) {
-    const auto start = std::chrono::steady_clock::now();
-    run_phase(table, {step, step + 1, table.is_parallel(step)}, claim);
-    const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
-    const auto number = static_cast<int32_t>(step);
-    if (options.profile) options.profile(options.user, number, spent.count());
-    for (size_t d = 0; options.debug && d < debug.size(); ++d) {
-      if (debug[d].step != number) continue;
-      const LaunchTable::DebugView view = table.debug_view(d);
-      options.debug(options.user, static_cast<int32_t>(d), view.data, view.dims.data(),
-                    static_cast<int32_t>(view.dims.size()), view.bytes);
+using Clock = std::chrono::steady_clock;
+
+// One run: walks the lists of steps and calls the hooks.
+class Run {
+ public:
+  Run(const Engine& engine, LaunchTable& table, const PoolClaim& claim,
+      const braze_run_options& options)
+      : plan_(engine.plan()),
+        table_(table),
+        claim_(claim),
+        options_(options),
+        hooks_(options.profile || options.debug) {}
+
+  void main() {
+    flow(plan_.main);
+    table_.finish();
+  }
+
+ private:
+  void flow(const Flow& flow) {
+    for (const size_t index : flow.segments) {
+      const Segment& segment = plan_.segments[index];
+      if (segment.straight) {
+        straight(index, segment);
+      } else {
+        const Clock::time_point start = Clock::now();
+        std::visit([this](const auto& step) { steer(step); }, *plan_.every_step[segment.begin]);
+        if (hooks_) after_step(segment.begin, start);
+      }
     }
   }
-}
+
+  void straight(size_t index, const Segment& segment) {
+    table_.enter(index);
+    if (hooks_) {
+      for (size_t step = segment.begin; step < segment.end; ++step) {
+        const Clock::time_point start = Clock::now();
+        run_phase(table_, {step, step + 1, table_.is_parallel(step)}, claim_);
+        after_step(step, start);
+      }
+    } else if (claim_.pool()) {
+      for (const Phase& phase : table_.phases(index)) run_phase(table_, phase, claim_);
+    } else {
+      for (size_t step = segment.begin; step < segment.end; ++step) table_.launch(step, 0, 1);
+    }
+    table_.check_statuses(segment.begin, segment.end);
+  }
+
+  void steer(const Sizes& step) { table_.give(step); }
+
+  void steer(const Call& step) { flow(body(step.body)); }
+
+  void steer(const If& step) {
+    const int32_t taken = table_.flag(step.condition) ? step.then : step.otherwise;
+    if (taken >= 0) flow(body(taken));
+  }
+
+  void steer(const Loop& step) {
+    const Flow& flow_of_body = body(step.body);
+    table_.carry(step, true, {});
+    const int64_t trips =
+        step.trip ? table_.integer(*step.trip) : std::numeric_limits<int64_t>::max();
+    for (int64_t i = 0; i < trips; ++i) {
+      if (step.condition && !table_.flag(*step.condition)) break;
+      if (step.counter >= 0) table_.set_counter(step.counter, i);
+      flow(flow_of_body);
+      table_.carry(step, false, flow_of_body.gives);
+    }
+  }
+
+  // Straight steps stand in segments of their own.
+  void steer(const Launch&) {}
+  void steer(const LibraryCall&) {}
+  void steer(const Copy&) {}
+
+  const Flow& body(int32_t index) const { return plan_.body_flows[static_cast<size_t>(index)]; }
+
+  void after_step(size_t step, Clock::time_point start) {
+    const std::chrono::nanoseconds spent = Clock::now() - start;
+    const auto number = static_cast<int32_t>(step);
+    if (options_.profile) options_.profile(options_.user, number, spent.count());
+    const std::vector<DebugTensor>& debug = plan_.debug;
+    for (size_t d = 0; options_.debug && d < debug.size(); ++d) {
+      if (debug[d].step != number) continue;
+      const LaunchTable::DebugView view = table_.debug_view(d);
+      options_.debug(options_.user, static_cast<int32_t>(d), view.data, view.dims.data(),
+                     static_cast<int32_t>(view.dims.size()), view.bytes);
+    }
+  }
+
+  const Plan& plan_;
+  LaunchTable& table_;
+  const PoolClaim& claim_;
+  const braze_run_options& options_;
+  const bool hooks_;
+};
 
 }  // namespace
 
 void execute(const Engine& engine, LaunchTable& table, int32_t num_workers,
              const braze_run_options& options) {
-  {
-    const KernelFloatMode mode;
-    const PoolClaim claim(num_workers, table.has_parallel_step());
-    if (options.profile || options.debug) {
-      try {
-        run_with_hooks(engine, table, claim, options);
-      } catch (...) {  // of a hook
-        table.reset_statuses();
-        throw;
-      }
-    } else if (claim.pool()) {
-      for (const Phase& phase : table.phases()) run_phase(table, phase, claim);
-    } else {
-      for (size_t step = 0; step < table.num_steps(); ++step) table.launch(step, 0, 1);
+  // Whatever ends the run, the next one starts clean.
+  struct Reset {
+    LaunchTable& table;
+    bool done = false;
+    ~Reset() {
+      if (!done) table.reset_statuses();
     }
+  } reset{table};
+  const KernelFloatMode mode;
+  const PoolClaim claim(num_workers, table.has_parallel_step());
+  if (engine.plan().is_straight() && !claim.pool() && !options.profile && !options.debug) {
+    // the shortest way for the smallest networks
+    for (size_t step = 0; step < table.num_steps(); ++step) table.launch(step, 0, 1);
+    table.check_statuses(0, table.num_steps());
+  } else {
+    Run(engine, table, claim, options).main();
   }
-  table.check_statuses();
+  reset.done = true;
 }
 
 }  // namespace braze

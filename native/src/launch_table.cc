@@ -13,237 +13,276 @@ using format::BufferKind;
 // Enough to merge the branches of any block, and it bounds the pairwise comparison.
 constexpr size_t kMaxPhaseSteps = 32;
 
-int64_t dtype_bytes(int32_t dtype) { return format::kDTypes[dtype].bytes; }
-
 std::string describe(const Engine& engine, size_t step) {
   const std::string& origins = engine.origins(step);
-  return cat("step ", step, " '", engine.plan().launch(step).name, "'",
+  return cat("step ", step, " '", step_name(*engine.plan().every_step[step]), "'",
              origins.empty() ? "" : cat(" (from ", origins, ")"));
 }
+
+// The buffers, params and dependencies of a straight step.
+struct Straight {
+  std::vector<BufferRef> copied;  // of a Copy, which has no list
+  const std::vector<BufferRef>* buffers = nullptr;
+  std::vector<int32_t> copied_params;
+  const std::vector<int32_t>* params = nullptr;
+  const std::vector<int32_t>* after = nullptr;
+  bool parallel = false;
+
+  explicit Straight(const Step& step) {
+    if (const auto* const launch = std::get_if<Launch>(&step)) {
+      take(*launch);
+      parallel = launch->parallel;
+    } else if (const auto* const call = std::get_if<LibraryCall>(&step)) {
+      take(*call);
+    } else if (const auto* const copy = std::get_if<Copy>(&step)) {
+      copied = {copy->source, copy->target};
+      copied_params = {copy->bytes};
+      buffers = &copied;
+      params = &copied_params;
+      after = &copy->after;
+    }
+  }
+  Straight(const Straight&) = delete;
+  Straight& operator=(const Straight&) = delete;
+
+ private:
+  template <class Called>
+  void take(const Called& step) {
+    buffers = &step.buffers;
+    params = &step.params;
+    after = &step.after;
+  }
+};
 
 }  // namespace
 
 LaunchTable::LaunchTable(const Engine& engine, Shapes shapes, unsigned char* arena)
-    : engine_(engine), shapes_(std::move(shapes)) {
+    : engine_(engine), shapes_(std::move(shapes)), memory_(engine, shapes_, arena) {
   const Plan& plan = engine.plan();
-  for (size_t i = 0; i < plan.num_bindings(); ++i) {
-    const Binding& b = plan.binding(i);
-    binding_bytes_.push_back(tensor_bytes(shapes_.sizes, b.shape, dtype_bytes(b.dtype), b.name));
-    if (!b.value.empty() && static_cast<int64_t>(b.value.size()) != binding_bytes_[i]) {
-      fail(BRAZE_ERROR_SHAPE, "input '", b.name, "' has ", binding_bytes_[i],
-           " bytes but the engine was specialised to a content of ", b.value.size(),
-           "; pass the shape it was built with");
-    }
-  }
-  bound_.resize(plan.num_bindings());
-  place_buffers(arena);
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const Launch& step = plan.launch(i);
-    add_step(step, engine.kernel(static_cast<size_t>(step.kernel)));
-  }
-  statuses_.resize(plan.steps.size());
-}
-
-void LaunchTable::place_buffers(unsigned char* arena) {
-  const Plan& plan = engine_.plan();
-  const Profile& profile = plan.profiles[shapes_.profile];
-  const Section& weights = engine_.weights();
-  buffers_.resize(plan.buffers.size());
-  for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    const Buffer& b = plan.buffers[i];
-    const int64_t bytes = shapes_.sizes[static_cast<size_t>(b.bytes)];
-    if (bytes < 0) fail(BRAZE_ERROR_SHAPE, "buffer ", i, " would have ", bytes, " bytes");
-    buffer_bytes_.push_back(bytes);
-    if (b.kind == BufferKind::kArena) {
-      place_buffer(i, arena, static_cast<uint64_t>(profile.arena_bytes), profile.offsets[i]);
-    } else if (b.kind == BufferKind::kWeight) {
-      place_buffer(i, weights.data, weights.size, b.offset);
-    } else if (bytes > binding_bytes_[static_cast<size_t>(plan.binding_of_buffer[i])]) {
-      fail(BRAZE_ERROR_FORMAT, "buffer ", i, " is larger than the tensor bound to it; ",
-           "build the engine again");
-    }
+  for (size_t i = 0; i < plan.every_step.size(); ++i) add_step(i);
+  statuses_.resize(entries_.size());
+  phases_.resize(plan.segments.size());
+  set_up_for_.resize(plan.segments.size());
+  for (const Segment& s : plan.segments) {
+    for (size_t i = s.begin; s.straight && !s.late && i < s.end; ++i) fill(i, true);
   }
 }
 
-void LaunchTable::place_buffer(size_t index, const unsigned char* base, uint64_t base_bytes,
-                               int64_t offset) {
-  const auto start = static_cast<uint64_t>(offset);
-  const auto bytes = static_cast<uint64_t>(buffer_bytes_[index]);
-  if (start > base_bytes || bytes > base_bytes - start) {
-    fail(BRAZE_ERROR_FORMAT, "buffer ", index, " of the engine (", bytes, " bytes at ", start,
-         ") lies outside its memory of ", base_bytes, " bytes; build the engine again");
-  }
-  buffers_[index] = const_cast<unsigned char*>(base) + start;
-}
-
-int64_t LaunchTable::displacement(const BufferRef& ref, const std::string& where) const {
-  if (ref.displacement < 0) return 0;
-  const int64_t value = shapes_.sizes[static_cast<size_t>(ref.displacement)];
-  if (value < 0 || value > buffer_bytes_[static_cast<size_t>(ref.buffer)]) {
-    fail(BRAZE_ERROR_FORMAT, where, ": displacement ", value, " leaves buffer ", ref.buffer,
-         "; build the engine again");
-  }
-  return value;
-}
-
-void LaunchTable::add_step(const Launch& step, braze_kernel_fn function) {
-  launches_.push_back({function, static_cast<uint32_t>(pointers_.size()),
-                       static_cast<uint32_t>(params_.size()), step.parallel});
-  has_parallel_step_ |= step.parallel;
-  for (const BufferRef& ref : step.buffers) {
-    const auto index = static_cast<size_t>(ref.buffer);
-    const int64_t offset = displacement(ref, step.name);
-    const int32_t binding = engine_.plan().binding_of_buffer[index];
-    if (binding >= 0) {
-      patches_.push_back({static_cast<uint32_t>(pointers_.size()), binding, offset});
-      pointers_.push_back(nullptr);
-    } else {
-      pointers_.push_back(buffers_[index] + offset);
-    }
-  }
-  for (const int32_t index : step.params) {
-    params_.push_back(shapes_.sizes[static_cast<size_t>(index)]);
-  }
+// Takes places in the tables; fill() writes them.
+void LaunchTable::add_step(size_t step) {
+  const Routine& routine = engine_.routine(step);
+  const Straight s(*engine_.plan().every_step[step]);
+  entries_.push_back({routine.function, static_cast<uint32_t>(pointers_.size()),
+                      static_cast<uint32_t>(params_.size()), s.parallel});
+  if (!s.buffers) return;
+  has_parallel_step_ |= s.parallel;
   // So that a step without buffers or parameters still gets addresses inside the tables.
-  if (step.buffers.empty()) pointers_.push_back(nullptr);
-  if (step.params.empty()) params_.push_back(0);
+  pointers_.resize(pointers_.size() + std::max<size_t>(s.buffers->size(), 1));
+  params_.insert(params_.end(), routine.constants.begin(), routine.constants.end());
+  params_.resize(params_.size() + std::max<size_t>(s.params->size(), 1));
 }
 
-void LaunchTable::bind(const braze_memory* memory) {
+// patch: memory of the caller is not bound yet and may change from run to run.
+void LaunchTable::fill(size_t step, bool patch) {
   const Plan& plan = engine_.plan();
-  bool changed = false;
-  for (size_t i = 0; i < bound_.size(); ++i) {
-    const Binding& b = plan.binding(i);
-    const braze_memory& m = memory[i];
-    const int64_t bytes = binding_bytes_[i];
-    if (m.bytes < bytes) {
-      fail(BRAZE_ERROR_BINDING, "tensor '", b.name, "' has ", m.bytes,
-           " bytes of memory but needs ", bytes, "; bind a larger buffer");
-    }
-    if (bytes && !m.data) fail(BRAZE_ERROR_BINDING, "tensor '", b.name, "' is bound to no memory");
-    if (reinterpret_cast<uintptr_t>(m.data) % static_cast<uintptr_t>(dtype_bytes(b.dtype))) {
-      fail(BRAZE_ERROR_BINDING, "the memory of tensor '", b.name,
-           "' is not aligned to its elements");
-    }
-    if (!b.value.empty()) check_value(i, m.data);
-    changed |= bound_[i] != m.data;
+  const Routine& routine = engine_.routine(step);
+  const Straight s(*plan.every_step[step]);
+  const Entry& entry = entries_[step];
+  int64_t* const params = &params_[entry.first_param];
+  for (size_t i = 0; i < s.params->size(); ++i) {
+    params[routine.constants.size() + i] = shapes_.at((*s.params)[i]);
   }
-  if (!changed) return;
-  check_overlap(memory);
-  for (size_t i = 0; i < bound_.size(); ++i) bound_[i] = memory[i].data;
+  sizes_scratch_.clear();
+  for (size_t i = 0; i < s.buffers->size(); ++i) {
+    const BufferRef& ref = (*s.buffers)[i];
+    const auto pointer = entry.first_buffer + static_cast<uint32_t>(i);
+    const RunMemory::View view = memory_.view(ref);
+    const int32_t binding = plan.binding_of_buffer[static_cast<size_t>(ref.buffer)];
+    pointers_[pointer] = view.data;
+    sizes_scratch_.push_back(view.bytes);
+    if (patch && binding >= 0) {
+      patches_.push_back({pointer, binding, memory_.displacement(ref)});
+    }
+  }
+  if (routine.check) routine.check(params, sizes_scratch_.data());
+}
+
+void LaunchTable::set_up(size_t segment) {
+  const Segment& s = engine_.plan().segments[segment];
+  for (size_t i = s.begin; i < s.end; ++i) fill(i, false);
+  phases_[segment].clear();
+  set_up_for_[segment] = epoch_;
+}
+
+void LaunchTable::bind(const braze_memory* memory, const braze_run_options& options) {
+  if (engine_.plan().has_late_sizes()) {
+    shapes_.forget_run();
+    ++epoch_;
+  }
+  if (!memory_.bind(memory, options)) return;
   for (const Patch& p : patches_) {
-    auto* const base = static_cast<unsigned char*>(memory[p.binding].data);
+    unsigned char* const base = memory_.address(static_cast<size_t>(p.binding));
     pointers_[p.pointer] = base ? base + p.displacement : nullptr;
-  }
-}
-
-// Sorted by address, an overlap shows against what reaches furthest so far.
-void LaunchTable::check_overlap(const braze_memory* memory) {
-  const size_t num_inputs = engine_.plan().inputs.size();
-  spans_.clear();
-  for (size_t i = 0; i < bound_.size(); ++i) {
-    const auto begin = reinterpret_cast<uintptr_t>(memory[i].data);
-    if (binding_bytes_[i] == 0) continue;
-    spans_.push_back({begin, begin + static_cast<uintptr_t>(binding_bytes_[i]), i});
-  }
-  std::sort(spans_.begin(), spans_.end(),
-            [](const Span& a, const Span& b) { return a.begin < b.begin; });
-  const Span* furthest = nullptr;         // of all
-  const Span* furthest_output = nullptr;  // of the outputs
-  for (const Span& span : spans_) {
-    const bool output = span.binding >= num_inputs;
-    const Span* const before = output ? furthest : furthest_output;
-    if (before && span.begin < before->end) {
-      fail(BRAZE_ERROR_BINDING, "the memory of tensor '", engine_.plan().binding(span.binding).name,
-           "' overlaps that of '", engine_.plan().binding(before->binding).name,
-           "', and one of them is an output; give each output memory of its own");
-    }
-    if (!furthest || span.end > furthest->end) furthest = &span;
-    if (output && (!furthest_output || span.end > furthest_output->end)) furthest_output = &span;
-  }
-}
-
-void LaunchTable::check_value(size_t input, const void* data) const {
-  const Binding& b = engine_.plan().inputs[input];
-  if (std::memcmp(data, b.value.data(), b.value.size()) != 0) {
-    fail(BRAZE_ERROR_EXECUTION, "input '", b.name,
-         "' differs from the constant content the engine ",
-         "was built for; pass that content or build the engine again");
   }
 }
 
 // Two steps must not overlap in time when one waits for the other, or when different buffers of
 // theirs share bytes of the arena (memory reused after its last reader).
-bool LaunchTable::conflicts(size_t earlier, size_t later) const {
+bool LaunchTable::conflicts(size_t earlier, size_t later) {
   const Plan& plan = engine_.plan();
-  const Launch& a = plan.launch(earlier);
-  const Launch& b = plan.launch(later);
-  if (std::find(b.after.begin(), b.after.end(), static_cast<int32_t>(earlier)) != b.after.end()) {
-    return true;
-  }
-  for (const BufferRef& x : a.buffers) {
-    const auto p = static_cast<size_t>(x.buffer);
-    if (plan.buffers[p].kind != BufferKind::kArena) continue;
-    for (const BufferRef& y : b.buffers) {
-      const auto q = static_cast<size_t>(y.buffer);
-      if (p == q || plan.buffers[q].kind != BufferKind::kArena) continue;
-      if (buffers_[p] < buffers_[q] + buffer_bytes_[q] &&
-          buffers_[q] < buffers_[p] + buffer_bytes_[p]) {
-        return true;
-      }
+  const Straight a(*plan.every_step[earlier]);
+  const Straight b(*plan.every_step[later]);
+  const auto own = static_cast<int32_t>(earlier - plan.list_begin[earlier]);
+  if (std::find(b.after->begin(), b.after->end(), own) != b.after->end()) return true;
+  const auto in_arena = [&plan](const BufferRef& ref) {
+    return plan.buffers[static_cast<size_t>(ref.buffer)].kind == BufferKind::kArena;
+  };
+  for (const BufferRef& x : *a.buffers) {
+    if (!in_arena(x)) continue;
+    const RunMemory::View p = memory_.view({x.buffer, -1});
+    for (const BufferRef& y : *b.buffers) {
+      if (x.buffer == y.buffer || !in_arena(y)) continue;
+      const RunMemory::View q = memory_.view({y.buffer, -1});
+      if (p.data < q.data + q.bytes && q.data < p.data + p.bytes) return true;
     }
   }
   return false;
 }
 
-const std::vector<Phase>& LaunchTable::phases() {
-  if (!phases_.empty() || launches_.empty()) return phases_;
-  Phase current{0, 0, false};
-  for (size_t step = 0; step < launches_.size(); ++step) {
+const std::vector<Phase>& LaunchTable::phases(size_t segment) {
+  std::vector<Phase>& phases = phases_[segment];
+  if (!phases.empty()) return phases;
+  const Segment& s = engine_.plan().segments[segment];
+  Phase current{s.begin, s.begin, false};
+  for (size_t step = s.begin; step < s.end; ++step) {
     bool joins = step - current.begin < kMaxPhaseSteps;
     for (size_t other = current.begin; joins && other < step; ++other) {
       // Two serial steps run one after the other on worker 0 anyway.
-      const bool ordered = !launches_[other].parallel && !launches_[step].parallel;
+      const bool ordered = !entries_[other].parallel && !entries_[step].parallel;
       joins = ordered || !conflicts(other, step);
     }
     if (!joins) {
-      phases_.push_back(current);
+      phases.push_back(current);
       current = {step, step, false};
     }
     current.end = step + 1;
-    current.parallel |= launches_[step].parallel;
+    current.parallel |= entries_[step].parallel;
   }
-  phases_.push_back(current);
-  return phases_;
+  phases.push_back(current);
+  return phases;
 }
 
-void LaunchTable::check_statuses() {
-  const auto failed = std::find_if(statuses_.begin(), statuses_.end(), [](int32_t s) { return s; });
-  if (failed == statuses_.end()) return;
-  const auto step = static_cast<size_t>(failed - statuses_.begin());
-  const int32_t status = *failed;
-  reset_statuses();
-  const bool index = status == BRAZE_KERNEL_INDEX_OUT_OF_RANGE;
-  fail(
-      BRAZE_ERROR_EXECUTION, describe(engine_, step), ": ",
-      index ? "an index in the data is out of range" : "the data has a value the op does not allow",
-      " (status ", status, "); check the inputs of this run");
+void LaunchTable::check_statuses(size_t begin, size_t end) {
+  for (size_t step = begin; step < end; ++step) {
+    const int32_t status = statuses_[step];
+    if (status == 0) continue;
+    const bool index = status == BRAZE_KERNEL_INDEX_OUT_OF_RANGE;
+    fail(BRAZE_ERROR_EXECUTION, describe(engine_, step), ": ",
+         index ? "an index in the data is out of range"
+               : "the data has a value the op does not allow",
+         " (status ", status, "); check the inputs of this run");
+  }
 }
 
-LaunchTable::DebugView LaunchTable::debug_view(size_t index) const {
+int64_t LaunchTable::integer(const BufferRef& ref) {
+  const RunMemory::View view = memory_.view(ref);
+  int64_t out = 0;
+  if (!view.data || view.bytes < int64_t{sizeof(out)}) {
+    fail(BRAZE_ERROR_FORMAT, "buffer ", ref.buffer, " of the engine has no integer where a step ",
+         "reads one; build the engine again");
+  }
+  std::memcpy(&out, view.data, sizeof(out));
+  return out;
+}
+
+bool LaunchTable::flag(const BufferRef& ref) {
+  const RunMemory::View view = memory_.view(ref);
+  if (!view.data || view.bytes < 1) {
+    fail(BRAZE_ERROR_FORMAT, "buffer ", ref.buffer, " of the engine has no byte where a step ",
+         "reads a condition; build the engine again");
+  }
+  return *view.data != 0;
+}
+
+void LaunchTable::set_counter(int32_t buffer, int64_t value) {
+  const RunMemory::View view = memory_.view({buffer, -1});
+  if (!view.data || view.bytes < int64_t{sizeof(value)}) {
+    fail(BRAZE_ERROR_FORMAT, "buffer ", buffer, " of the engine has no room for a counter; ",
+         "build the engine again");
+  }
+  std::memcpy(view.data, &value, sizeof(value));
+}
+
+void LaunchTable::give(const Sizes& step) {
+  std::vector<std::pair<int32_t, int64_t>> values;
+  for (const KnownSize& known : step.known) {
+    if (known.size >= 0) {
+      values.emplace_back(known.symbol, shapes_.at(known.size));
+      continue;
+    }
+    const Symbol& symbol = engine_.plan().symbols[static_cast<size_t>(known.symbol)];
+    const auto& source = std::get<ElementSource>(symbol.source);
+    const RunMemory::View view = memory_.view({source.buffer, -1});
+    int64_t value = 0;
+    if (!view.data || source.element >= view.bytes / int64_t{sizeof(value)}) {
+      fail(BRAZE_ERROR_FORMAT, "buffer ", source.buffer, " of the engine has no element ",
+           source.element, ", which is a size; build the engine again");
+    }
+    std::memcpy(&value, view.data + source.element * int64_t{sizeof(value)}, sizeof(value));
+    values.emplace_back(known.symbol, value);
+  }
+  ++epoch_;
+  shapes_.assign(values, {});
+}
+
+void LaunchTable::forget(const std::vector<int32_t>& symbols) {
+  if (symbols.empty()) return;
+  ++epoch_;
+  shapes_.assign({}, symbols);
+}
+
+void LaunchTable::carry(const Loop& loop, bool first, const std::vector<int32_t>& forgotten) {
+  // All is read for the old sizes before anything changes.
+  std::vector<std::pair<int32_t, int64_t>> values;
+  for (const CarriedSize& size : loop.sizes) {
+    values.emplace_back(size.symbol, shapes_.at(first ? size.first : size.next));
+  }
+  std::vector<RunMemory::View> sources;
+  for (const Carried& c : loop.carried) {
+    if (first && !c.first) {
+      sources.push_back({nullptr, -1});
+    } else {
+      sources.push_back(memory_.view(first ? *c.first : c.next));
+    }
+  }
+  if (!values.empty() || !forgotten.empty()) {
+    ++epoch_;
+    shapes_.assign(values, forgotten);
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (sources[i].bytes < 0) continue;
+    const int32_t buffer = loop.carried[i].target;
+    // Checked before the target may get other memory: it may be the source itself.
+    const int64_t needed = memory_.buffer_bytes(static_cast<size_t>(buffer));
+    if (needed > sources[i].bytes) {
+      fail(BRAZE_ERROR_FORMAT, "loop '", loop.name, "' carries ", sources[i].bytes,
+           " bytes where ", needed, " are needed; build the engine again");
+    }
+    const RunMemory::View target = memory_.view({buffer, -1});
+    if (target.data == sources[i].data || target.bytes == 0) continue;
+    std::memmove(target.data, sources[i].data, static_cast<size_t>(target.bytes));
+  }
+}
+
+LaunchTable::DebugView LaunchTable::debug_view(size_t index) {
   const DebugTensor& d = engine_.plan().debug[index];
-  const auto buffer = static_cast<size_t>(d.ref.buffer);
-  const int32_t binding = engine_.plan().binding_of_buffer[buffer];
-  const auto* base = binding >= 0
-                         ? static_cast<const unsigned char*>(bound_[static_cast<size_t>(binding)])
-                         : buffers_[buffer];
-  DebugView out{nullptr, {}, tensor_bytes(shapes_.sizes, d.shape, dtype_bytes(d.dtype), d.name)};
-  const int64_t offset = displacement(d.ref, d.name);
-  if (out.bytes > buffer_bytes_[buffer] - offset) {
+  const RunMemory::View view = memory_.view(d.ref);
+  const int64_t element = format::kDTypes[d.dtype].bytes;
+  DebugView out{view.data, {}, tensor_bytes(shapes_, d.shape, element, d.name)};
+  if (out.bytes > view.bytes) {
     fail(BRAZE_ERROR_FORMAT, "debug tensor '", d.name, "' leaves its buffer; build it again");
   }
-  out.data = base ? base + offset : nullptr;
-  for (const int32_t dim : d.shape) out.dims.push_back(shapes_.sizes[static_cast<size_t>(dim)]);
+  for (const int32_t dim : d.shape) out.dims.push_back(shapes_.at(dim));
   return out;
 }
 

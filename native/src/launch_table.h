@@ -7,6 +7,7 @@
 
 #include "braze.h"
 #include "engine.h"
+#include "run_memory.h"
 #include "shapes.h"
 
 namespace braze {
@@ -18,83 +19,90 @@ struct Phase {
   bool parallel;  // any of them is
 };
 
+// Steps and segments are numbered as in the plan. Segments that use sizes of the run are set up when
+// the run comes to them, others once.
 class LaunchTable {
  public:
-  struct Entry {
-    braze_kernel_fn function;
-    uint32_t first_buffer;
-    uint32_t first_param;
-    bool parallel;
-  };
-
   struct DebugView {
     const unsigned char* data;
     std::vector<int64_t> dims;
     int64_t bytes;
   };
 
-  // Checks that every buffer lies within its memory. `arena` has the profile's bytes.
+  // Checks that every buffer of known size lies within its memory. `arena` has the profile's bytes.
   LaunchTable(const Engine& engine, Shapes shapes, unsigned char* arena);
+  LaunchTable(const LaunchTable&) = delete;
+  LaunchTable& operator=(const LaunchTable&) = delete;
 
   const Shapes& shapes() const { return shapes_; }
-  int64_t binding_bytes(size_t binding) const { return binding_bytes_[binding]; }
+  int64_t binding_bytes(size_t binding) const { return memory_.binding_bytes(binding); }
   bool has_parallel_step() const { return has_parallel_step_; }
-  size_t num_steps() const { return launches_.size(); }
-  bool is_parallel(size_t step) const { return launches_[step].parallel; }
+  size_t num_steps() const { return entries_.size(); }
+  bool is_parallel(size_t step) const { return entries_[step].parallel; }
 
-  // Checks the caller's memory (one entry a binding) and lets the steps point to it.
-  void bind(const braze_memory* memory);
-
+  // Begins a run: checks the caller's memory (one entry a binding) and lets the steps point to it.
+  void bind(const braze_memory* memory, const braze_run_options& options);
+  // Before the steps of a segment run.
+  void enter(size_t segment) {
+    if (engine_.plan().segments[segment].late && set_up_for_[segment] != epoch_) set_up(segment);
+  }
   void launch(size_t step, int64_t worker, int64_t num_workers) {
-    const Entry& l = launches_[step];
-    l.function(&pointers_[l.first_buffer], &params_[l.first_param], worker, num_workers,
+    const Entry& e = entries_[step];
+    e.function(&pointers_[e.first_buffer], &params_[e.first_param], worker, num_workers,
                &statuses_[step]);
   }
-
-  // Built when first asked for, since runs with one worker do without.
-  const std::vector<Phase>& phases();
-
-  // Throws the execution error of the first step that reported bad data, after resetting.
-  void check_statuses();
-  // After a run that was given up halfway, so that the next one starts clean.
+  // Of an entered segment. Built when first asked for, since runs with one worker do without.
+  const std::vector<Phase>& phases(size_t segment);
+  // Throws the execution error of the first step in [begin, end) that reported bad data.
+  void check_statuses(size_t begin, size_t end);
+  // Ends a run.
+  void finish() { memory_.finish(); }
+  // After a run, also one that was given up halfway, so that the next one starts clean.
   void reset_statuses() noexcept { std::fill(statuses_.begin(), statuses_.end(), 0); }
 
-  DebugView debug_view(size_t index) const;
+  // ---- what steering steps read and write ---------------------------------------------------
+
+  int64_t integer(const BufferRef& ref);
+  bool flag(const BufferRef& ref);
+  void set_counter(int32_t buffer, int64_t value);
+  void give(const Sizes& step);
+  void forget(const std::vector<int32_t>& symbols);
+  // Carries the values and sizes of a loop into its first or next iteration; forgets what the body
+  // gave.
+  void carry(const Loop& loop, bool first, const std::vector<int32_t>& forgotten);
+
+  DebugView debug_view(size_t index);
 
  private:
+  struct Entry {
+    braze_kernel_fn function;
+    uint32_t first_buffer;
+    uint32_t first_param;
+    bool parallel;
+  };
   struct Patch {  // a pointer into memory of the caller
     uint32_t pointer;
     int32_t binding;
     int64_t displacement;
   };
 
-  struct Span {  // of the caller's memory
-    uintptr_t begin;
-    uintptr_t end;
-    size_t binding;
-  };
-
-  void place_buffers(unsigned char* arena);
-  void place_buffer(size_t index, const unsigned char* base, uint64_t base_bytes, int64_t offset);
-  void add_step(const Launch& step, braze_kernel_fn function);
-  void check_value(size_t input, const void* data) const;
-  void check_overlap(const braze_memory* memory);
-  int64_t displacement(const BufferRef& ref, const std::string& where) const;
-  bool conflicts(size_t earlier, size_t later) const;
+  void add_step(size_t step);
+  void fill(size_t step, bool patch);
+  void set_up(size_t segment);
+  bool conflicts(size_t earlier, size_t later);
 
   const Engine& engine_;
   Shapes shapes_;
-  std::vector<int64_t> binding_bytes_;
-  std::vector<unsigned char*> buffers_;  // null for memory of the caller
-  std::vector<int64_t> buffer_bytes_;
-  std::vector<Entry> launches_;
+  RunMemory memory_;
+  std::vector<Entry> entries_;
   std::vector<void*> pointers_;
   std::vector<int64_t> params_;
   std::vector<Patch> patches_;
-  std::vector<const void*> bound_;  // addresses the pointers have now
-  std::vector<Span> spans_;          // kept for its memory
   std::vector<int32_t> statuses_;
-  std::vector<Phase> phases_;
+  std::vector<std::vector<Phase>> phases_;  // per segment
+  uint64_t epoch_ = 1;                      // raised whenever sizes of the run change
+  std::vector<uint64_t> set_up_for_;        // the epoch of each late segment
+  std::vector<int64_t> sizes_scratch_;
   bool has_parallel_step_ = false;
 };
 

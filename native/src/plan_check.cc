@@ -25,17 +25,45 @@ void check_sizes(const Plan& plan) {
   }
 }
 
-void check_symbols(const Plan& plan) {
-  for (size_t i = 0; i < plan.symbols.size(); ++i) {
-    const AxisSource& source = std::get<AxisSource>(plan.symbols[i].source);
-    const std::vector<int32_t>& shape = plan.inputs[static_cast<size_t>(source.input)].shape;
-    const auto axis = static_cast<size_t>(source.axis);
-    bool given = axis < shape.size();
-    if (given) {
-      const SizeOp& size = plan.sizes[static_cast<size_t>(shape[axis])];
-      given = size.op == SizeOpCode::kSym && size.a == static_cast<int64_t>(i);
+bool axis_gives(const Plan& plan, const AxisSource& source, size_t symbol) {
+  const std::vector<int32_t>& shape = plan.inputs[static_cast<size_t>(source.input)].shape;
+  const auto axis = static_cast<size_t>(source.axis);
+  if (axis >= shape.size()) return false;
+  const SizeOp& size = plan.sizes[static_cast<size_t>(shape[axis])];
+  return size.op == SizeOpCode::kSym && size.a == static_cast<int64_t>(symbol);
+}
+
+void find_late_sizes(Plan& plan) {
+  for (const SizeOp& size : plan.sizes) {
+    bool late = false;
+    if (size.op == SizeOpCode::kSym) {
+      const Symbol& symbol = plan.symbols[static_cast<size_t>(size.a)];
+      late = !std::holds_alternative<AxisSource>(symbol.source);
+    } else if (size.op != SizeOpCode::kConst) {
+      late = plan.late_size[static_cast<size_t>(size.a)] ||
+             plan.late_size[static_cast<size_t>(size.b)];
     }
+    plan.late_size.push_back(late);
+    plan.late |= late;
+  }
+}
+
+void check_symbols(Plan& plan) {
+  for (size_t i = 0; i < plan.symbols.size(); ++i) {
+    const auto* const source = std::get_if<AxisSource>(&plan.symbols[i].source);
+    const bool given = !source || axis_gives(plan, *source, i);
     require(given, cat("symbol ", plan.symbols[i].name), "its input axis does not give it");
+  }
+  find_late_sizes(plan);
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    require(!plan.is_late_binding(i), cat("input ", plan.inputs[i].name),
+            "its shape is known only in the run");
+  }
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
+    const bool needed = b.kind == BufferKind::kInput || b.kind == BufferKind::kWeight;
+    const bool late = needed && plan.is_late(b.bytes);
+    require(!late, cat("buffer ", i), "its size is known too late");
   }
 }
 
@@ -80,14 +108,6 @@ void check_bindings(Plan& plan) {
   }
 }
 
-void check_launch(const Plan& plan, const Launch& step) {
-  const Kernel& kernel = plan.kernels[static_cast<size_t>(step.kernel)];
-  const Module& module = plan.modules[static_cast<size_t>(kernel.module)];
-  const bool has_grid = !step.grid.empty() || kernel.block || kernel.shared_bytes;
-  const bool on_cpu = module.kind == format::CodeKind::kElf;
-  require(!on_cpu || !has_grid, cat("step ", step.name), "a kernel of the CPU has a grid");
-}
-
 void check_profile(const Plan& plan, const Profile& profile) {
   require(profile.ranges.size() == plan.symbols.size(), "profile", "one range a symbol is needed");
   for (const auto& [low, opt, high] : profile.ranges) {
@@ -97,6 +117,7 @@ void check_profile(const Plan& plan, const Profile& profile) {
   for (size_t i = 0; i < profile.offsets.size(); ++i) {
     if (plan.buffers[i].kind != BufferKind::kArena) continue;
     const int64_t offset = profile.offsets[i];
+    if (offset == -1 && plan.is_late(plan.buffers[i].bytes)) continue;  // memory of its own
     const bool placed =
         offset >= 0 && offset <= profile.arena_bytes && offset % plan.target.alignment == 0;
     require(placed, "profile", "an arena offset is misplaced");
@@ -112,7 +133,7 @@ void check_plan(Plan& plan, uint64_t weights_bytes) {
   check_symbols(plan);
   check_buffers(plan, weights_bytes);
   check_bindings(plan);
-  for (size_t i = 0; i < plan.steps.size(); ++i) check_launch(plan, plan.launch(i));
+  check_steps(plan);
   require(!plan.profiles.empty(), "profiles", "there is none");
   for (const Profile& profile : plan.profiles) check_profile(plan, profile);
 }

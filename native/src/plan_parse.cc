@@ -9,6 +9,7 @@ Plan parse_plan(std::string_view manifest, uint64_t code_bytes, uint64_t weights
   Plan plan;
   static_cast<PlanRecord&>(plan) = read_plan_record(root, count_lists(root, code_bytes), 0);
   check_plan(plan, weights_bytes);
+  cut_into_segments(plan);
   return plan;
 }
 

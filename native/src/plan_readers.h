@@ -21,26 +21,34 @@ struct Counts {
   size_t profiles;
   size_t weights;
   size_t debug;
+  size_t bodies;
+  size_t every_step;  // those of the plan and of its bodies
 };
 
 inline Counts count_lists(const Json& root, uint64_t code_bytes) {
-  return {code_bytes,
-          root.at("symbols").size(),
-          root.at("sizes").size(),
-          root.at("guards").size(),
-          root.at("inputs").size(),
-          root.at("outputs").size(),
-          root.at("buffers").size(),
-          root.at("modules").size(),
-          root.at("kernels").size(),
-          root.at("steps").size(),
-          root.at("profiles").size(),
-          root.at("weights").size(),
-          root.at("debug").size(),
-  };
+  Counts out = {};
+  out.code_bytes = code_bytes;
+  out.symbols = root.at("symbols").size();
+  out.sizes = root.at("sizes").size();
+  out.guards = root.at("guards").size();
+  out.inputs = root.at("inputs").size();
+  out.outputs = root.at("outputs").size();
+  out.buffers = root.at("buffers").size();
+  out.modules = root.at("modules").size();
+  out.kernels = root.at("kernels").size();
+  out.steps = root.at("steps").size();
+  out.profiles = root.at("profiles").size();
+  out.weights = root.at("weights").size();
+  out.debug = root.at("debug").size();
+  out.bodies = root.at("bodies").size();
+  out.every_step = out.steps;
+  root.at("bodies").each([&out](const Json& body, size_t) {
+    out.every_step += body.at("steps").size();
+  });
+  return out;
 }
 
-inline TargetRecord read_target_record(const Json& j, [[maybe_unused]] const Counts& counts,
+inline TargetRecord read_target_record([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   TargetRecord out;
   out.fingerprint = j.at("fingerprint").text();
@@ -49,7 +57,7 @@ inline TargetRecord read_target_record(const Json& j, [[maybe_unused]] const Cou
   return out;
 }
 
-inline AxisSource read_axis_source(const Json& j, [[maybe_unused]] const Counts& counts,
+inline AxisSource read_axis_source([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   AxisSource out;
   out.input = read_index(j.at("input"), 0, counts.inputs);
@@ -57,14 +65,30 @@ inline AxisSource read_axis_source(const Json& j, [[maybe_unused]] const Counts&
   return out;
 }
 
+inline ElementSource read_element_source([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  ElementSource out;
+  out.buffer = read_index(j.at("buffer"), 0, counts.buffers);
+  out.element = j.at("element").integer_in(0, kMaxInt64);
+  return out;
+}
+
+inline AssignedSource read_assigned_source([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  AssignedSource out;
+  return out;
+}
+
 inline SymbolSource read_symbol_source(const Json& j, const Counts& counts,
     size_t position) {
   const std::string_view kind = j.at("kind").view();
   if (kind == "axis") return read_axis_source(j, counts, position);
+  if (kind == "element") return read_element_source(j, counts, position);
+  if (kind == "assigned") return read_assigned_source(j, counts, position);
   unknown_word(j.at("kind"), kind);
 }
 
-inline Symbol read_symbol(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Symbol read_symbol([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Symbol out;
   out.name = j.at("name").text();
@@ -72,7 +96,7 @@ inline Symbol read_symbol(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
-inline SizeOp read_size_op(const Json& j, [[maybe_unused]] const Counts& counts,
+inline SizeOp read_size_op([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   SizeOp out;
   const std::array<Json, 3> row = j.row<3>();
@@ -82,7 +106,7 @@ inline SizeOp read_size_op(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
-inline Guard read_guard(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Guard read_guard([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Guard out;
   out.lhs = read_index(j.at("lhs"), 0, counts.sizes);
@@ -91,7 +115,7 @@ inline Guard read_guard(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
-inline Binding read_binding(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Binding read_binding([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Binding out;
   out.name = j.at("name").text();
@@ -102,7 +126,7 @@ inline Binding read_binding(const Json& j, [[maybe_unused]] const Counts& counts
   return out;
 }
 
-inline Buffer read_buffer(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Buffer read_buffer([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Buffer out;
   out.kind = read_choice<format::BufferKind>(j.at("kind"), format::kBufferKindNames);
@@ -113,7 +137,7 @@ inline Buffer read_buffer(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
-inline Module read_module(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Module read_module([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Module out;
   out.kind = read_choice<format::CodeKind>(j.at("kind"), format::kCodeKindNames);
@@ -122,7 +146,7 @@ inline Module read_module(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
-inline Kernel read_kernel(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Kernel read_kernel([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Kernel out;
   out.entry = j.at("entry").text();
@@ -132,7 +156,7 @@ inline Kernel read_kernel(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
-inline BufferRef read_buffer_ref(const Json& j, [[maybe_unused]] const Counts& counts,
+inline BufferRef read_buffer_ref([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   BufferRef out;
   const std::array<Json, 2> row = j.row<2>();
@@ -141,7 +165,7 @@ inline BufferRef read_buffer_ref(const Json& j, [[maybe_unused]] const Counts& c
   return out;
 }
 
-inline Launch read_launch(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Launch read_launch([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Launch out;
   out.kernel = read_index(j.at("kernel"), 0, counts.kernels);
@@ -156,14 +180,118 @@ inline Launch read_launch(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
+inline LibraryCall read_library_call([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  LibraryCall out;
+  out.library = j.at("library").text();
+  out.routine = j.at("routine").text();
+  out.name = j.at("name").text();
+  out.buffers = read_list<BufferRef>(j.at("buffers"), 2147483647, [&](const Json& e, size_t at) { return read_buffer_ref(e, counts, at); });
+  out.params = read_list<int32_t>(j.at("params"), 2147483647, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
+  out.attributes = j.at("attributes").object_text();
+  out.after = read_list<int32_t>(j.at("after"), 2147483647, [&](const Json& e, size_t) { return read_index(e, 0, position); });
+  out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  out.tactic = j.at("tactic").text();
+  return out;
+}
+
+inline Copy read_copy([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  Copy out;
+  out.source = read_buffer_ref(j.at("source"), counts, position);
+  out.target = read_buffer_ref(j.at("target"), counts, position);
+  out.bytes = read_index(j.at("bytes"), 0, counts.sizes);
+  out.name = j.at("name").text();
+  out.after = read_list<int32_t>(j.at("after"), 2147483647, [&](const Json& e, size_t) { return read_index(e, 0, position); });
+  out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  return out;
+}
+
+inline KnownSize read_known_size([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  KnownSize out;
+  const std::array<Json, 2> row = j.row<2>();
+  out.symbol = read_index(row[0], 0, counts.symbols);
+  out.size = read_index(row[1], -1, counts.sizes);
+  return out;
+}
+
+inline Sizes read_sizes([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  Sizes out;
+  out.known = read_list<KnownSize>(j.at("known"), 2147483647, [&](const Json& e, size_t at) { return read_known_size(e, counts, at); });
+  out.name = j.at("name").text();
+  out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  return out;
+}
+
+inline If read_if([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  If out;
+  out.condition = read_buffer_ref(j.at("condition"), counts, position);
+  out.then = read_index(j.at("then"), -1, counts.bodies);
+  out.otherwise = read_index(j.at("otherwise"), -1, counts.bodies);
+  out.name = j.at("name").text();
+  out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  return out;
+}
+
+inline Carried read_carried([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  Carried out;
+  out.target = read_index(j.at("target"), 0, counts.buffers);
+  out.first = read_optional<BufferRef>(j.at("first"), [&](const Json& e) { return read_buffer_ref(e, counts, position); });
+  out.next = read_buffer_ref(j.at("next"), counts, position);
+  return out;
+}
+
+inline CarriedSize read_carried_size([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  CarriedSize out;
+  const std::array<Json, 3> row = j.row<3>();
+  out.symbol = read_index(row[0], 0, counts.symbols);
+  out.first = read_index(row[1], 0, counts.sizes);
+  out.next = read_index(row[2], 0, counts.sizes);
+  return out;
+}
+
+inline Loop read_loop([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  Loop out;
+  out.body = read_index(j.at("body"), 0, counts.bodies);
+  out.trip = read_optional<BufferRef>(j.at("trip"), [&](const Json& e) { return read_buffer_ref(e, counts, position); });
+  out.condition = read_optional<BufferRef>(j.at("condition"), [&](const Json& e) { return read_buffer_ref(e, counts, position); });
+  out.counter = read_index(j.at("counter"), -1, counts.buffers);
+  out.carried = read_list<Carried>(j.at("carried"), 2147483647, [&](const Json& e, size_t at) { return read_carried(e, counts, at); });
+  out.sizes = read_list<CarriedSize>(j.at("sizes"), 2147483647, [&](const Json& e, size_t at) { return read_carried_size(e, counts, at); });
+  out.name = j.at("name").text();
+  out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  return out;
+}
+
+inline Call read_call([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  Call out;
+  out.body = read_index(j.at("body"), 0, counts.bodies);
+  out.name = j.at("name").text();
+  out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  return out;
+}
+
 inline Step read_step(const Json& j, const Counts& counts,
     size_t position) {
   const std::string_view kind = j.at("kind").view();
   if (kind == "launch") return read_launch(j, counts, position);
+  if (kind == "library") return read_library_call(j, counts, position);
+  if (kind == "copy") return read_copy(j, counts, position);
+  if (kind == "sizes") return read_sizes(j, counts, position);
+  if (kind == "if") return read_if(j, counts, position);
+  if (kind == "loop") return read_loop(j, counts, position);
+  if (kind == "call") return read_call(j, counts, position);
   unknown_word(j.at("kind"), kind);
 }
 
-inline Profile read_profile(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Profile read_profile([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Profile out;
   out.ranges = read_list<std::array<int64_t, 3>>(j.at("ranges"), 2147483647, [&](const Json& e, size_t) { return read_integers<3>(e); });
@@ -173,7 +301,7 @@ inline Profile read_profile(const Json& j, [[maybe_unused]] const Counts& counts
   return out;
 }
 
-inline Weight read_weight(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Weight read_weight([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Weight out;
   out.name = j.at("name").text();
@@ -185,18 +313,26 @@ inline Weight read_weight(const Json& j, [[maybe_unused]] const Counts& counts,
   return out;
 }
 
-inline DebugTensor read_debug_tensor(const Json& j, [[maybe_unused]] const Counts& counts,
+inline DebugTensor read_debug_tensor([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   DebugTensor out;
   out.name = j.at("name").text();
   out.dtype = read_dtype(j.at("dtype"));
   out.shape = read_list<int32_t>(j.at("shape"), 16, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
   out.ref = read_buffer_ref(j.at("ref"), counts, position);
-  out.step = read_index(j.at("step"), 0, counts.steps);
+  out.step = read_index(j.at("step"), 0, counts.every_step);
   return out;
 }
 
-inline PlanRecord read_plan_record(const Json& j, [[maybe_unused]] const Counts& counts,
+inline Body read_body([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  Body out;
+  out.name = j.at("name").text();
+  out.steps = read_list<Step>(j.at("steps"), 2147483647, [&](const Json& e, size_t at) { return read_step(e, counts, at); });
+  return out;
+}
+
+inline PlanRecord read_plan_record([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   PlanRecord out;
   out.target = read_target_record(j.at("target"), counts, position);
@@ -213,6 +349,7 @@ inline PlanRecord read_plan_record(const Json& j, [[maybe_unused]] const Counts&
   out.profiles = read_list<Profile>(j.at("profiles"), 2147483647, [&](const Json& e, size_t at) { return read_profile(e, counts, at); });
   out.weights = read_list<Weight>(j.at("weights"), 2147483647, [&](const Json& e, size_t at) { return read_weight(e, counts, at); });
   out.debug = read_list<DebugTensor>(j.at("debug"), 2147483647, [&](const Json& e, size_t at) { return read_debug_tensor(e, counts, at); });
+  out.bodies = read_list<Body>(j.at("bodies"), 2147483647, [&](const Json& e, size_t at) { return read_body(e, counts, at); });
   return out;
 }
 

@@ -28,7 +28,15 @@ struct AxisSource {
   int64_t axis = {};
 };
 
-using SymbolSource = std::variant<AxisSource>;
+struct ElementSource {
+  int32_t buffer = {};
+  int64_t element = {};
+};
+
+struct AssignedSource {
+};
+
+using SymbolSource = std::variant<AxisSource, ElementSource, AssignedSource>;
 
 struct Symbol {
   std::string name;
@@ -93,7 +101,76 @@ struct Launch {
   std::vector<int32_t> grid;
 };
 
-using Step = std::variant<Launch>;
+struct LibraryCall {
+  std::string library;
+  std::string routine;
+  std::string name;
+  std::vector<BufferRef> buffers;
+  std::vector<int32_t> params;
+  std::string attributes;
+  std::vector<int32_t> after;
+  std::vector<std::string> origins;
+  std::string tactic;
+};
+
+struct Copy {
+  BufferRef source;
+  BufferRef target;
+  int32_t bytes = {};
+  std::string name;
+  std::vector<int32_t> after;
+  std::vector<std::string> origins;
+};
+
+struct KnownSize {
+  int32_t symbol = {};
+  int32_t size = {};
+};
+
+struct Sizes {
+  std::vector<KnownSize> known;
+  std::string name;
+  std::vector<std::string> origins;
+};
+
+struct If {
+  BufferRef condition;
+  int32_t then = {};
+  int32_t otherwise = {};
+  std::string name;
+  std::vector<std::string> origins;
+};
+
+struct Carried {
+  int32_t target = {};
+  std::optional<BufferRef> first;
+  BufferRef next;
+};
+
+struct CarriedSize {
+  int32_t symbol = {};
+  int32_t first = {};
+  int32_t next = {};
+};
+
+struct Loop {
+  int32_t body = {};
+  std::optional<BufferRef> trip;
+  std::optional<BufferRef> condition;
+  int32_t counter = {};
+  std::vector<Carried> carried;
+  std::vector<CarriedSize> sizes;
+  std::string name;
+  std::vector<std::string> origins;
+};
+
+struct Call {
+  int32_t body = {};
+  std::string name;
+  std::vector<std::string> origins;
+};
+
+using Step = std::variant<Launch, LibraryCall, Copy, Sizes, If, Loop, Call>;
 
 struct Profile {
   std::vector<std::array<int64_t, 3>> ranges;
@@ -119,6 +196,11 @@ struct DebugTensor {
   int32_t step = {};
 };
 
+struct Body {
+  std::string name;
+  std::vector<Step> steps;
+};
+
 struct PlanRecord {
   TargetRecord target;
   int64_t threads = {};
@@ -134,6 +216,7 @@ struct PlanRecord {
   std::vector<Profile> profiles;
   std::vector<Weight> weights;
   std::vector<DebugTensor> debug;
+  std::vector<Body> bodies;
 };
 
 }  // namespace braze

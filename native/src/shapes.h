@@ -1,7 +1,8 @@
-// The shape program: from input shapes to every size of the plan.
+// The shape program: from input shapes, and from what a run computes, to every size of the plan.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plan.h"
@@ -10,19 +11,50 @@ namespace braze {
 
 constexpr int32_t kAutomaticProfile = -1;
 
-struct Shapes {
-  std::vector<int64_t> input_dims;  // the shapes of all inputs one after the other
-  std::vector<int64_t> sizes;       // a value for each entry of Plan::sizes
-  size_t profile = 0;
+// The sizes of a plan for some input shapes. Those that come from the run are unknown at first.
+class Shapes {
+ public:
+  // Binds the symbols, chooses the profile (kAutomaticProfile: the fitting one with the smallest
+  // arena), evaluates the sizes and checks guards and fixed dims. Throws shape or profile errors
+  // that name input, axis, value and what is allowed. input_dims has a value for every input axis.
+  Shapes(const Plan& plan, std::vector<int64_t> input_dims, int32_t profile);
+
+  const std::vector<int64_t>& input_dims() const { return input_dims_; }
+  size_t profile() const { return profile_; }
+  bool is_known(int32_t size) const { return states_[static_cast<size_t>(size)] == kKnown; }
+  // The value of a size; throws when no step has made it known, or when it has no value.
+  int64_t at(int32_t size) const {
+    if (!is_known(size)) refuse(size);
+    return values_[static_cast<size_t>(size)];
+  }
+
+  // Gives symbols their values in the run, forgets others, and evaluates what depends on them.
+  // Throws when a value is outside the profile or a guard does not hold.
+  void assign(const std::vector<std::pair<int32_t, int64_t>>& values,
+              const std::vector<int32_t>& forgotten);
+  // Before a run: forgets everything that the run gives.
+  void forget_run();
+
+ private:
+  enum State : char { kUnknown, kKnown, kBad };
+
+  void bind_symbols();
+  void evaluate(bool late);
+  void evaluate_one(size_t index);
+  void check_fixed_dims() const;
+  void check_guards(bool late) const;
+  [[noreturn]] void refuse(int32_t size) const;
+
+  const Plan* plan_;
+  std::vector<int64_t> input_dims_;
+  size_t profile_ = 0;
+  std::vector<int64_t> symbols_;  // kUnbound where unknown
+  std::vector<int64_t> values_;   // of Plan::sizes
+  std::vector<State> states_;
 };
 
-// Binds the symbols, chooses the profile (kAutomaticProfile: the fitting one with the smallest
-// arena), evaluates all sizes and checks guards and fixed dims. Throws shape or profile errors
-// that name input, axis, value and what is allowed. input_dims has a value for every input axis.
-Shapes evaluate_shapes(const Plan& plan, const std::vector<int64_t>& input_dims, int32_t profile);
-
 // The product of dims and `bytes`, or a shape error mentioning `name`.
-int64_t tensor_bytes(const std::vector<int64_t>& sizes, const std::vector<int32_t>& shape,
-                     int64_t bytes, const std::string& name);
+int64_t tensor_bytes(const Shapes& shapes, const std::vector<int32_t>& shape, int64_t bytes,
+                     const std::string& name);
 
 }  // namespace braze

@@ -129,7 +129,7 @@ std::string chain_manifest(const Chain& chain, size_t object_bytes) {
              kernel("add"), ",", kernel("table"), "],\"steps\":[", steps,
              "],\"profiles\":[{\"ranges\":[", row({1, 1, chain.max_rows}),
              "],\"offsets\":", row({-1, -1, -1, 0, span}), ",\"arena_bytes\":", 2 * span,
-             ",\"lower_bound_bytes\":0}],\"weights\":[],\"debug\":[]}");
+             ",\"lower_bound_bytes\":0}],\"weights\":[],\"debug\":[],\"bodies\":[]}");
 }
 
 std::vector<float> chain_weights(const Chain& chain) {

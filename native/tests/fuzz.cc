@@ -1,16 +1,19 @@
 // Loads 10,000 damaged engines (more with an argument) and sets shapes on those that load.
-// Half of them have only their manifest changed and all checksums made good again, so that the
+// Two thirds of them have only their manifest changed and all checksums made good again, so that the
 // checks behind the checksums are what is tested. Kernels run only where nothing can have changed
-// their arguments. Meant to run under AddressSanitizer; a crash is the failure.
+// their arguments; plans of copies, library calls and steering steps run whatever is left of them. Meant to run under AddressSanitizer; a crash is the failure.
 #include <cctype>
 #include <cstdlib>
+#include <deque>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "check.h"
 #include "context.h"
 #include "engine_builder.h"
 #include "engine_format.h"
+#include "flow_plans.h"
 
 namespace {
 
@@ -37,6 +40,11 @@ constexpr const char* kTokens[] = {
     "4294967296",
     "2147483648",
     "18446744073709551615",
+    "\"element\"",
+    "\"assigned\"",
+    "\"copy\"",
+    "\"loop\"",
+    "[0,-1]",
 };
 
 size_t below(Random& random, size_t count) { return static_cast<size_t>(random() % count); }
@@ -127,6 +135,69 @@ void try_load(const std::string& file, bool may_run, int& loaded, int& prepared)
   }
 }
 
+// What the plans without kernels are given: small numbers, so that loops end, and memory of the
+// sizes the engine asks for.
+class FlowRun {
+ public:
+  explicit FlowRun(const braze::Engine& engine) {
+    options_.user = this;
+    options_.allocate = [](void* user, int32_t, const int64_t*, int32_t, int64_t bytes) {
+      return static_cast<FlowRun*>(user)->memory(bytes);
+    };
+    options_.profile = [](void* user, int32_t, int64_t) {
+      if (++static_cast<FlowRun*>(user)->steps_ > 2000) throw std::runtime_error("long enough");
+    };
+    for (size_t i = 0; i < engine.plan().num_bindings(); ++i) {
+      const bool output = i >= engine.plan().inputs.size();
+      given_.push_back({output ? nullptr : memory(kBytes), output ? 0 : kBytes});
+    }
+  }
+
+  void run(braze::Context& context, const std::vector<int64_t>& dims) {
+    context.run(dims.data(), static_cast<int64_t>(dims.size()), given_.data(),
+                static_cast<int64_t>(given_.size()), options_);
+  }
+
+ private:
+  static constexpr int64_t kBytes = 1 << 16;
+
+  void* memory(int64_t bytes) {
+    if (bytes < 0 || bytes > kBytes) return nullptr;
+    blocks_.emplace_back(static_cast<size_t>(bytes) / 8 + 1, int64_t{2});
+    return blocks_.back().data();
+  }
+
+  std::deque<std::vector<int64_t>> blocks_;
+  std::vector<braze_memory> given_;
+  braze_run_options options_ = {};
+  int steps_ = 0;
+};
+
+// A plan of library calls, copies and steering steps only: its runs are part of the test.
+void try_flow(const std::string& file, int& finished) {
+  try {
+    const auto engine = std::make_shared<const braze::Engine>(
+        braze::EngineBytes::copy(file.data(), file.size()), 0);
+    braze::Context context(engine, braze::kAutomaticProfile);
+    const size_t count = engine->num_input_dims();
+    for (const int64_t dim : {3, 0, 64}) {
+      try {
+        FlowRun run(*engine);
+        run.run(context, std::vector<int64_t>(count, dim));
+        ++finished;
+      } catch (const braze::Error&) {
+      } catch (const std::runtime_error&) {
+      }
+    }
+  } catch (const braze::Error&) {
+  } catch (const std::bad_alloc&) {
+  }
+}
+
+using Manifest = std::string (*)(braze::test::PlanBuilder&);
+constexpr Manifest kFlows[] = {braze::test::nonzero_manifest, braze::test::growing_manifest,
+                               braze::test::steered_manifest, braze::test::nested_manifest};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -135,22 +206,33 @@ int main(int argc, char** argv) {
   const std::string object = braze::test::kernel_object();
   const std::string manifest = braze::test::chain_manifest(chain, object.size());
   const std::string good = braze::test::chain_engine(chain);
+  std::vector<std::string> flows;
+  for (const Manifest make : kFlows) {
+    braze::test::PlanBuilder plan;
+    flows.push_back(make(plan));
+  }
   Random random(20240601);
-  int loaded = 0;
-  int prepared = 0;
+  int loaded = 0, prepared = 0, finished = 0;
   for (int round = 0; round < rounds; ++round) {
-    if (round % 2) {
+    if (round % 3 == 0) {
       std::string file = good;
       mutate(file, random, false);
       try_load(file, true, loaded, prepared);
+      continue;
+    }
+    const size_t flow = static_cast<size_t>(round / 3) % flows.size();
+    std::string text = round % 3 == 1 ? manifest : flows[flow];
+    mutate(text, random, true);
+    const std::string weights(4096, '\0');
+    const std::string file = braze::test::engine_file(text, object, weights);
+    const bool has_kernels = round % 3 == 1 || text.find("\"launch\"") != std::string::npos;
+    if (has_kernels) {
+      try_load(file, false, loaded, prepared);
     } else {
-      std::string text = manifest;
-      mutate(text, random, true);
-      try_load(braze::test::engine_file(text, object, std::string(4096, '\0')), false, loaded,
-               prepared);
+      try_flow(file, finished);
     }
   }
-  std::printf("%d of %d damaged engines loaded, %d shapes were accepted\n", loaded, rounds,
-              prepared);
-  return 0;
+  std::printf("%d of %d damaged engines loaded, %d shapes were accepted, %d flows ran\n", loaded,
+              rounds, prepared, finished);
+  return finished > 0 ? 0 : 1;
 }

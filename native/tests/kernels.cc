@@ -63,6 +63,23 @@ void checked(void* const* buffers, const int64_t* params, int64_t worker, int64_
   }
 }
 
+// buffers number (int64), flag (bool): the number less one, and whether it is still above zero
+void countdown(void* const* buffers, const int64_t*, int64_t, int64_t, int32_t*) {
+  int64_t* number = static_cast<int64_t*>(buffers[0]);
+  *number -= 1;
+  *static_cast<uint8_t*>(buffers[1]) = *number > 0;
+}
+
+// buffers number (int64), flag (bool): whether the number is above zero
+void positive(void* const* buffers, const int64_t*, int64_t, int64_t, int32_t*) {
+  *static_cast<uint8_t*>(buffers[1]) = *static_cast<const int64_t*>(buffers[0]) > 0;
+}
+
+// buffers number (int64), flag (bool): whether the number is odd
+void odd(void* const* buffers, const int64_t*, int64_t, int64_t, int32_t*) {
+  *static_cast<uint8_t*>(buffers[1]) = *static_cast<const int64_t*>(buffers[0]) & 1;
+}
+
 // buffers out (int64): how many workers there were, and one per worker that came by
 void census(void* const* buffers, const int64_t*, int64_t worker, int64_t num_workers, int32_t*) {
   int64_t* out = static_cast<int64_t*>(buffers[0]);

@@ -28,7 +28,7 @@ braze_status run(braze_context* context, std::vector<float>& x, std::vector<floa
   const int64_t dims[] = {static_cast<int64_t>(x.size()) / kChainColumns, kChainColumns};
   const braze_memory memory[] = {{x.data(), static_cast<int64_t>(x.size()) * 4},
                                  {y.data(), static_cast<int64_t>(y.size()) * 4}};
-  const braze_run_options options = {sizeof(options), workers, 0, nullptr, nullptr, nullptr};
+  const braze_run_options options = {sizeof(options), workers, 0, nullptr, nullptr, nullptr, nullptr};
   return braze_context_run(context, dims, 2, memory, 2, &options);
 }
 
@@ -149,16 +149,16 @@ void test_phases() {
     if (overlap) replace_all("[-1,-1,-1,0,4096]", "[-1,-1,-1,0,64]");
     const std::string file = braze::test::engine_file(manifest, object, std::string(4096, '0'));
     const braze::Engine engine(braze::EngineBytes::copy(file.data(), file.size()), 0);
-    const braze::Arena arena(engine.plan().profiles[0].arena_bytes);
-    braze::LaunchTable table(engine, braze::evaluate_shapes(engine.plan(), {64, kChainColumns}, 0),
+    const braze::Arena arena(engine.device(), engine.plan().profiles[0].arena_bytes);
+    braze::LaunchTable table(engine, braze::Shapes(engine.plan(), {64, kChainColumns}, 0),
                              arena.data());
     size_t next = 0;
-    for (const braze::Phase& p : table.phases()) {
+    for (const braze::Phase& p : table.phases(0)) {
       CHECK(p.begin == next && p.end > p.begin && p.parallel == chain.parallel);
       next = p.end;
     }
     CHECK(next == static_cast<size_t>(chain.steps));
-    return table.phases().size();
+    return table.phases(0).size();
   };
   const Chain parallel{5, 64, true, "x86-64"};
   const Chain serial{5, 64, false, "x86-64"};
@@ -166,6 +166,28 @@ void test_phases() {
   CHECK(num_phases(parallel, false, false) == 1);
   CHECK(num_phases(parallel, false, true) == 5);
   CHECK(num_phases(serial, true, true) == 1);
+}
+
+void test_memory_of_every_size() {
+  const std::unique_ptr<braze::Device> cpu = braze::open_cpu();
+  constexpr int64_t kHuge = int64_t{2} << 20;
+  std::vector<braze::Arena> held;  // so that addresses differ
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{4096}, int64_t{4097}, 2 * kHuge - 1,
+                              2 * kHuge, 2 * kHuge + 1, 3 * kHuge, 5 * kHuge + 12345}) {
+    held.emplace_back(*cpu, bytes);
+    unsigned char* const data = held.back().data();
+    CHECK(reinterpret_cast<uintptr_t>(data) % 4096 == 0);
+    for (int64_t at = 0; at < bytes; at += 1 + bytes / 7) {
+      CHECK(data[at] == 0);
+      data[at] = 1;
+    }
+    if (bytes) data[bytes - 1] = 2;
+  }
+  held.erase(held.begin() + 4);
+  for (int i = 0; i < 100; ++i) braze::Arena(*cpu, 2 * kHuge + i).data()[2 * kHuge + i - 1] = 1;
+  CHECK_FAILS(BRAZE_ERROR_EXECUTION, "no memory", braze::Arena(*cpu, int64_t{1} << 60));
+  CHECK_FAILS(BRAZE_ERROR_EXECUTION, "no memory",
+              braze::Arena(*cpu, std::numeric_limits<int64_t>::max()));
 }
 
 void test_profile_hook() {
@@ -181,7 +203,7 @@ void test_profile_hook() {
     CHECK(ns >= 0);
     static_cast<std::vector<int32_t>*>(user)->push_back(step);
   };
-  const braze_run_options options = {sizeof(options), 2, 0, note, nullptr, &steps};
+  const braze_run_options options = {sizeof(options), 2, 0, note, nullptr, &steps, nullptr};
   CHECK_OK(braze_context_run(context, dims, 2, memory, 2, &options));
   CHECK((steps == std::vector<int32_t>{0, 1, 2, 3, 4}));
   CHECK(same_bits(y, braze::test::chain_reference(chain, x)));
@@ -225,7 +247,7 @@ void test_fork_during_a_run() {
     };
     const int64_t dims[] = {4, kChainColumns};
     const braze_memory memory[] = {{x.data(), 256}, {y.data(), 256}};
-    const braze_run_options options = {sizeof(options), 2, 0, pause, nullptr, nullptr};
+    const braze_run_options options = {sizeof(options), 2, 0, pause, nullptr, nullptr, nullptr};
     CHECK_OK(braze_context_run(context, dims, 2, memory, 2, &options));
   });
   while (stage != 1) std::this_thread::yield();
@@ -256,6 +278,7 @@ int main() {
   test_stateful_way();
   test_denormals_are_flushed_and_the_caller_keeps_its_mode();
   test_phases();
+  test_memory_of_every_size();
   test_profile_hook();
   test_fork();
   test_fork_during_a_run();

@@ -21,8 +21,9 @@ from braze.core.errors import (
     TargetError,
 )
 from braze.engine import emit_header, schema
-from braze.engine.plan import Binding, BufferRef, Plan, SizeOp
+from braze.engine.plan import Binding, Plan, SizeOp
 from braze.engine.read import from_bytes, read_file
+from braze.engine.steps import BufferRef
 from braze.engine.write import to_bytes, write_file
 from braze.runtime import Engine
 from tests.engine.files import fixed_up, load_everywhere, section

@@ -9,14 +9,14 @@ import numpy as np
 
 from braze.core.dtypes import F32, I64, DType
 from braze.engine.plan import (
+    AssignedSource,
     AxisSource,
     Binding,
     Buffer,
-    BufferRef,
     DebugTensor,
+    ElementSource,
     Guard,
     Kernel,
-    Launch,
     Module,
     Plan,
     Profile,
@@ -25,6 +25,20 @@ from braze.engine.plan import (
     TargetRecord,
     Weight,
 )
+from braze.engine.steps import (
+    Body,
+    BufferRef,
+    Call,
+    Carried,
+    CarriedSize,
+    Copy,
+    If,
+    KnownSize,
+    Launch,
+    LibraryCall,
+    Loop,
+    Sizes,
+)
 from tests.runtime.kernels import add_object, gather_object, reversed_add_object
 
 FLOAT = 4
@@ -32,7 +46,7 @@ TARGET = TargetRecord("cpu-x86-64", 64, {"kind": "cpu", "isa": "x86-64"})
 
 
 @dataclass
-class Sizes:
+class SizeTable:
     """Builds a shape program; equal entries are shared."""
 
     ops: list[SizeOp] = field(default_factory=list)
@@ -62,7 +76,7 @@ def chain_plan(
 
     Intermediates alternate between two arena buffers.
     """
-    sizes = Sizes()
+    sizes = SizeTable()
     n, w = sizes.add("sym", 0), sizes.const(width)
     count = sizes.add("mul", n, w)
     size = sizes.add("mul", count, sizes.const(FLOAT))
@@ -120,7 +134,7 @@ def chain_reference(plan: Plan, x: np.ndarray) -> np.ndarray:
 
 def gather_plan() -> Plan:
     """y[m] = x[i[m]] for x float [n], i int64 [m]; an index out of range is a data error."""
-    sizes = Sizes()
+    sizes = SizeTable()
     n, m = sizes.add("sym", 0), sizes.add("sym", 1)
     four, eight = sizes.const(4), sizes.const(8)
     x, i, y = sizes.add("mul", n, four), sizes.add("mul", m, eight), sizes.add("mul", m, four)
@@ -146,7 +160,7 @@ def gather_plan() -> Plan:
 
 def expression_plan(dtype: DType = F32, value: tuple[float, ...] = ()) -> Plan:
     """y = x + x for x [n, n + 1] (a computed axis), n in 1..8, and a guard n == n mod 5."""
-    sizes = Sizes()
+    sizes = SizeTable()
     n = sizes.add("sym", 0)
     more = sizes.add("add", n, sizes.const(1))
     rest = sizes.add("mod", n, sizes.const(5))
@@ -179,7 +193,7 @@ def branch_plan(width: int = 1024) -> Plan:
     so only the executor can know that the step which writes s must wait for the readers of t.
     Every second step splits its work the other way round, so a missing barrier shows.
     """
-    sizes = Sizes()
+    sizes = SizeTable()
     n, w = sizes.add("sym", 0), sizes.const(width)
     count = sizes.add("mul", n, w)
     size = sizes.add("mul", count, sizes.const(FLOAT))
@@ -228,16 +242,108 @@ def every_record_plan() -> Plan:
     plan = chain_plan()
     n, width = 0, 1
     constant = Binding("c", I64, (width,), 5, tuple(range(8)))
-    sizes = (*plan.sizes, SizeOp("const", 64))
-    on_device = Launch(1, "blocks", (BufferRef(3, n),), (n,), False, grid=(n, width))
+    at = len(plan.sizes)
+    sizes = (*plan.sizes, SizeOp("const", 64), SizeOp("sym", 1), SizeOp("sym", 2))
+    ref, late = BufferRef(3, n), BufferRef(6)
+    on_device = Launch(1, "blocks", (ref,), (n,), False, origins=("node",), grid=(n, width))
+    call = LibraryCall(
+        "braze", "nonzero", "find", (BufferRef(0),), (n,), {"dtype": "float32"}, (0,), ("node",)
+    )
+    body = (on_device, call, Copy(ref, late, at + 1, "copy", (0,), ("node",)))
+    given = Sizes((KnownSize(1), KnownSize(2, n)), "sizes", ("node",))
+    loop = Loop(
+        0, BufferRef(5), BufferRef(5), 3, (Carried(4, ref, ref),), (CarriedSize(2, n, n),), "loop",
+        ("node",),
+    )  # fmt: skip
+    steps = (given, If(ref, 0, -1, "if", ("node",)), loop, Call(0, "call", ("node",)))
+    symbols = (Symbol("m", ElementSource(3, 1)), Symbol("s", AssignedSource()))
     return replace(
         plan,
+        symbols=(*plan.symbols, *symbols),
         sizes=sizes,
         guards=(Guard(n, n, "n is n"),),
         inputs=(*plan.inputs, constant),
-        buffers=(*plan.buffers, Buffer("input", len(sizes) - 1, name="c")),
+        buffers=(*plan.buffers, Buffer("input", at, name="c"), Buffer("arena", at + 1)),
         modules=(*plan.modules, Module("cubin", "sm_90", b"\x7fELF")),
         kernels=(*plan.kernels, Kernel("blocks", 1, 128, 1024)),
-        steps=(*plan.steps, on_device),
-        profiles=tuple(replace(p, offsets=(*p.offsets, -1)) for p in plan.profiles),
+        steps=(*plan.steps, *steps),
+        bodies=(Body("body", body),),
+        profiles=tuple(
+            replace(p, ranges=(*p.ranges, (0, 1, 9), (0, 1, 9)), offsets=(*p.offsets, -1, -1))
+            for p in plan.profiles
+        ),
     )
+
+
+def nonzero_plan() -> Plan:
+    """places[m] = where x[n] is not zero, n in 0..64: the size m comes from the data."""
+    sizes = SizeTable()
+    n, m = sizes.add("sym", 0), sizes.add("sym", 1)
+    four, eight = sizes.const(4), sizes.const(8)
+    found = sizes.add("mul", m, eight)
+    x, every = sizes.add("mul", n, four), sizes.add("mul", n, eight)
+    attributes = {"dtype": "float32"}
+    refs = (BufferRef(0), BufferRef(2), BufferRef(3))
+    return Plan(
+        target=TARGET,
+        threads=8,
+        symbols=(Symbol("n", AxisSource(0, 0)), Symbol("m", ElementSource(3, 0))),
+        sizes=tuple(sizes.ops),
+        guards=(),
+        inputs=(Binding("x", F32, (n,), 0),),
+        outputs=(Binding("places", I64, (m,), 1),),
+        buffers=(
+            Buffer("input", x), Buffer("output", found), Buffer("arena", every),
+            Buffer("arena", eight),
+        ),
+        modules=(),
+        kernels=(),
+        steps=(
+            LibraryCall("braze", "nonzero", "find", refs, (n,), attributes, (), ("NonZero_3",)),
+            Sizes((KnownSize(1),), "count"),
+            Copy(BufferRef(2), BufferRef(1), found, "move"),
+        ),
+        profiles=(Profile(((0, 4, 64), (0, 4, 64)), (-1, -1, 0, 512), 576, 0),),
+        weights=(),
+        debug=(DebugTensor("found", I64, (m,), BufferRef(2), 1),),
+        record={},
+    )  # fmt: skip
+
+
+def repeat_plan() -> Plan:
+    """y[s] = x[n] repeated `trip` times, and c = s: what a loop carries grows."""
+    sizes = SizeTable()
+    n, s = sizes.add("sym", 0), sizes.add("sym", 1)
+    zero, four, eight = sizes.const(0), sizes.const(4), sizes.const(8)
+    x, kept = sizes.add("mul", n, four), sizes.add("mul", s, four)
+    more = sizes.add("add", s, n)
+    longer = sizes.add("mul", more, four)
+    body = (
+        Copy(BufferRef(3), BufferRef(4), kept, "old"),
+        Copy(BufferRef(0), BufferRef(4, kept), x, "new"),
+    )
+    loop = Loop(
+        0, trip=BufferRef(1), carried=(Carried(3, None, BufferRef(4)),),
+        sizes=(CarriedSize(1, zero, more),), name="repeat", origins=("Loop_1",),
+    )  # fmt: skip
+    return Plan(
+        target=TARGET,
+        threads=8,
+        symbols=(Symbol("n", AxisSource(0, 0)), Symbol("s", AssignedSource())),
+        sizes=tuple(sizes.ops),
+        guards=(),
+        inputs=(Binding("x", F32, (n,), 0), Binding("trip", I64, (), 1)),
+        outputs=(Binding("y", F32, (s,), 2),),
+        buffers=(
+            Buffer("input", x), Buffer("input", eight), Buffer("output", kept),
+            Buffer("arena", kept), Buffer("arena", longer),
+        ),
+        modules=(),
+        kernels=(),
+        steps=(loop, Copy(BufferRef(3), BufferRef(2), kept, "result")),
+        profiles=(Profile(((0, 4, 64), (0, 4, 4096)), (-1,) * 5, 0, 0),),
+        weights=(),
+        debug=(),
+        record={},
+        bodies=(Body("append", body),),
+    )  # fmt: skip

@@ -10,7 +10,8 @@ from dataclasses import fields
 from typing import Any
 
 from braze.core.dims import Dim
-from braze.engine.plan import BufferRef, Plan
+from braze.engine.plan import Plan
+from braze.engine.steps import BufferRef
 from braze.runtime.report import size_dims
 
 # fields of steps and other records that hold indexes into Plan.sizes

@@ -160,7 +160,7 @@ def profile_times(
     engine: braze.Engine, feed: dict[str, np.ndarray[Any, Any]], runs: int
 ) -> list[tuple[str, list[float]]]:
     """Milliseconds of every step in `runs` profiled runs, in execution order."""
-    times: list[tuple[str, list[float]]] = [(s.name, []) for s in engine.plan.steps]
+    times: list[tuple[str, list[float]]] = [(s.name, []) for s in engine.plan.every_step]
     for _ in range(runs):
         for (_, spent), ns in zip(times, engine.profile(feed), strict=True):
             spent.append(ns / 1e6)

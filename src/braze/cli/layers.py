@@ -8,6 +8,7 @@ from typing import Any
 
 from braze.core.dims import evaluate
 from braze.engine.plan import Binding, Plan
+from braze.engine.steps import Launch
 from braze.runtime.report import shape_text, size_dims
 
 CORNERS = ("min", "opt", "max")
@@ -61,7 +62,7 @@ def describe(plan: Plan, detailed: bool = True) -> dict[str, Any]:
     return {
         "Target": dict(plan.target.about),
         "Threads": plan.threads,
-        "Layers": [_layer(plan, i) if detailed else s.name for i, s in enumerate(plan.steps)],
+        "Layers": [_layer(plan, i) if detailed else s.name for i, s in enumerate(plan.every_step)],
         "Bindings": [b.name for b in (*plan.inputs, *plan.outputs)],
         "Inputs": [_binding(plan, b) for b in plan.inputs],
         "Outputs": [_binding(plan, b) for b in plan.outputs],
@@ -93,12 +94,14 @@ def _binding(plan: Plan, binding: Binding) -> dict[str, Any]:
 
 
 def _layer(plan: Plan, index: int) -> dict[str, Any]:
-    step = plan.steps[index]
+    step = plan.every_step[index]
+    common = {"Name": step.name, "Kind": step.TAG, "Origins": list(step.origins)}
+    if not isinstance(step, Launch):
+        return common
     kernel = plan.kernels[step.kernel]
     module = plan.modules[kernel.module]
     return {
-        "Name": step.name,
-        "Origins": list(step.origins),
+        **common,
         "TacticName": step.tactic,
         "Kernel": kernel.entry,
         "ISA": module.needs,

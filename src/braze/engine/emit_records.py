@@ -61,12 +61,18 @@ def readers_text() -> str:
         "struct Counts {",
         "  uint64_t code_bytes;",
         *[f"  size_t {name};" for name in lists],
+        "  size_t every_step;  // those of the plan and of its bodies",
         "};",
         "",
         "inline Counts count_lists(const Json& root, uint64_t code_bytes) {",
-        "  return {code_bytes,",
-        *[f'          root.at("{name}").size(),' for name in lists],
-        "  };",
+        "  Counts out = {};",
+        "  out.code_bytes = code_bytes;",
+        *[f'  out.{name} = root.at("{name}").size();' for name in lists],
+        "  out.every_step = out.steps;",
+        '  root.at("bodies").each([&out](const Json& body, size_t) {',
+        '    out.every_step += body.at("steps").size();',
+        "  });",
+        "  return out;",
         "}",
         "",
     ]
@@ -79,7 +85,7 @@ def _record_reader(kind: r.Record) -> list[str]:
     name, kinds = _struct_name(kind), field_kinds(kind.cls)
     unused = "[[maybe_unused]] "
     lines = [
-        f"inline {name} {_reader(name)}(const Json& j, {unused}const Counts& counts,",
+        f"inline {name} {_reader(name)}({unused}const Json& j, {unused}const Counts& counts,",
         f"    {unused}size_t position) {{",
         f"  {name} out;",
     ]

@@ -48,11 +48,20 @@ def load_json(data: bytes, what: str) -> Any:
     As the native reader, it takes ASCII, integers of 64 bits and a bounded depth only.
     """
     try:
-        value = json.loads(data.decode("ascii"), parse_constant=_refuse, parse_int=_integer)
+        value = json.loads(
+            data.decode("ascii"),
+            parse_constant=_refuse,
+            parse_int=_integer,
+            object_pairs_hook=_first_of_each,
+        )
         check_json(value, MAX_JSON_DEPTH, what)
     except (ValueError, RecursionError) as e:
         raise EngineFormatError(f"the engine's {what} is not readable: {e}; build it again") from e
     return value
+
+
+def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))  # of a key that is there twice, the native reader takes the first
 
 
 def _refuse(text: str) -> NoReturn:
@@ -75,6 +84,10 @@ def decode_plan(manifest: Any, record: Any, code: memoryview, weights: memoryvie
     for key in fields:
         require(key in m, "manifest", f"{key} is missing")
     counts = {k: len(typed(m[k], list, k)) for k, kind in fields.items() if isinstance(kind, Many)}
+    counts["every_step"] = counts["steps"]
+    for body in m["bodies"]:
+        steps = typed(body, dict, "bodies").get("steps")
+        counts["every_step"] += len(typed(steps, list, "bodies steps"))
     place = Place(counts=counts, code=code_bytes, owner=m)
     values = {key: kind.decode(m[key], place.at(key)) for key, kind in fields.items()}
     data = [_slice(weights, w.offset, w.bytes, f"weight {w.name!r}") for w in values["weights"]]

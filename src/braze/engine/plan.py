@@ -19,7 +19,6 @@ from braze.engine.content import pack_content, unpack_content
 from braze.engine.records import (
     Choice,
     Content,
-    Earlier,
     Index,
     Many,
     Number,
@@ -27,16 +26,14 @@ from braze.engine.records import (
     Unstored,
 )
 from braze.engine.schema import MAX_RANK, MAX_WORKERS, MIN_ALIGN, PAGE_ALIGN
+from braze.engine.steps import Body, BufferRef, Size, Step, Steps
 
 SIZE_OPS: Final = ("const", "sym", "add", "mul", "floordiv", "mod", "max", "min")
 BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
 SPACES: Final = ("host", "pinned", "device")
 CODE_KINDS: Final = ("elf", "cubin", "text")
 
-Size: TypeAlias = Annotated[int, Index("sizes")]
 Shape: TypeAlias = Annotated[tuple[int, ...], Many(Index("sizes"), MAX_RANK)]
-Params: TypeAlias = Annotated[tuple[int, ...], Many(Index("sizes"))]
-After: TypeAlias = Annotated[tuple[int, ...], Many(Earlier())]
 Count: TypeAlias = Annotated[int, Number(0)]
 
 
@@ -63,11 +60,36 @@ class AxisSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ElementSource:
+    """An int64 element of a buffer, read at a Sizes step."""
+
+    TAG: ClassVar[str] = "element"
+    buffer: Annotated[int, Index("buffers")]
+    element: Count
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedSource:
+    """A size of the shape program, assigned at a Sizes step or carried by a loop."""
+
+    TAG: ClassVar[str] = "assigned"
+
+
+SymbolSource: TypeAlias = AxisSource | ElementSource | AssignedSource
+
+
+@dataclass(frozen=True, slots=True)
 class Symbol:
-    """A size that the build did not know, and where its value comes from."""
+    """A size that the build did not know, and where its value comes from.
+
+    Symbols with another source than an axis are unknown until a step of the run gives them. Their
+    values must be in the range of the profile too.
+    """
 
     name: str
-    source: Annotated[AxisSource, Union("SymbolSource", (AxisSource,))]
+    source: Annotated[
+        SymbolSource, Union("SymbolSource", (AxisSource, ElementSource, AssignedSource))
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,41 +149,6 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class BufferRef:
-    """A buffer with a byte displacement (a size index, or -1 for none)."""
-
-    ROW: ClassVar[bool] = True
-    buffer: Annotated[int, Index("buffers")]
-    displacement: Annotated[int, Index("sizes", none=True)] = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Launch one kernel.
-
-    kernel: index into Plan.kernels; buffers: pointers in the order the kernel expects; params:
-    size indexes whose int64 values are passed in order. `parallel` steps run on all workers,
-    others on one. `after` lists earlier steps of the same list this one must wait for (empty: no
-    dependency); the executor may skip a barrier between steps that do not depend on each other.
-    grid: blocks along each axis (size indexes), for kernels of a device that has blocks.
-    """
-
-    TAG: ClassVar[str] = "launch"
-    kernel: Annotated[int, Index("kernels")]
-    name: str
-    buffers: tuple[BufferRef, ...]
-    params: Params
-    parallel: bool
-    after: After = ()
-    origins: tuple[str, ...] = ()
-    tactic: str = ""
-    grid: Annotated[tuple[int, ...], Many(Index("sizes"), 3)] = ()
-
-
-Step: TypeAlias = Launch
-
-
-@dataclass(frozen=True, slots=True)
 class Module:
     """One piece of compiled code.
 
@@ -193,7 +180,9 @@ class Profile:
     """One optimization profile: bounds of every symbol and the arena laid out for its maxima.
 
     ranges: (min, opt, max) per symbol, in the order of Plan.symbols; offsets: arena byte offset per
-    buffer (-1 for buffers that are not in the arena); lower_bound_bytes: the largest live set.
+    buffer (-1 for buffers that are not in the arena, and for those whose size is known only in the
+    run and has no useful bound: they get memory of their own then); lower_bound_bytes: the largest
+    live set.
     """
 
     ranges: tuple[tuple[int, int, int], ...]
@@ -204,13 +193,16 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class DebugTensor:
-    """An intermediate value that can be read back in debug mode, after step `step` has run."""
+    """An intermediate value that can be read back in debug mode, whenever step `step` has run.
+
+    step counts as Plan.every_step does.
+    """
 
     name: str
     dtype: DType
     shape: Shape
     ref: BufferRef
-    step: Annotated[int, Index("steps")]
+    step: Annotated[int, Index("every_step")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +236,15 @@ class Plan:
     buffers: tuple[Buffer, ...]
     modules: tuple[Module, ...]
     kernels: tuple[Kernel, ...]
-    steps: Annotated[tuple[Step, ...], Many(Union("Step", (Launch,)))]
+    steps: Steps
     profiles: tuple[Profile, ...]
     weights: tuple[Weight, ...]
     debug: tuple[DebugTensor, ...]
     record: Annotated[dict[str, Any], Unstored]
     weight_data: Annotated[tuple[Any, ...], Unstored] = field(repr=False, compare=False, default=())
+    bodies: tuple[Body, ...] = ()
+
+    @property
+    def every_step(self) -> tuple[Step, ...]:
+        """The steps, then those of each body: what step numbers of a profile and of debug mean."""
+        return (*self.steps, *(step for body in self.bodies for step in body.steps))

@@ -34,6 +34,7 @@ MAX_MANIFEST_BYTES: Final = 256 << 20
 MAX_JSON_DEPTH: Final = 32
 MAX_RANK: Final = 16
 MAX_WORKERS: Final = 1024
+MAX_BODY_DEPTH: Final = 64  # of bodies that run bodies
 
 
 @dataclass(frozen=True, slots=True)

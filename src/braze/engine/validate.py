@@ -8,8 +8,9 @@ it must not trust a file; here they catch a planner's mistake before it reaches 
 from __future__ import annotations
 
 from braze.engine import schema
-from braze.engine.plan import Binding, Launch, Plan, Profile
+from braze.engine.plan import AxisSource, Binding, Plan, Profile
 from braze.engine.records import Place, Record, field_kinds, require
+from braze.engine.validate_steps import check_steps
 
 
 def check_plan(plan: Plan) -> None:
@@ -28,8 +29,7 @@ def check_relations(plan: Plan) -> None:
         aligned = buffer.kind != "weight" or buffer.offset % alignment == 0
         require(aligned, f"buffer {i}", "the weight is not aligned")
     _check_bindings(plan)
-    for i, step in enumerate(plan.steps):
-        _check_launch(plan, f"step {i} {step.name!r}", step)
+    check_steps(plan)
     require(bool(plan.profiles), "profiles", "there is none")
     for i, profile in enumerate(plan.profiles):
         _check_profile(plan, f"profile {i}", profile)
@@ -40,7 +40,7 @@ def check_relations(plan: Plan) -> None:
 
 def list_counts(plan: Plan) -> dict[str, int]:
     """The number of entries of every list of `plan`."""
-    lists = {name: getattr(plan, name) for name in field_kinds(Plan)}
+    lists = {name: getattr(plan, name) for name in (*field_kinds(Plan), "every_step")}
     return {name: len(v) for name, v in lists.items() if isinstance(v, tuple)}
 
 
@@ -56,11 +56,30 @@ def _check_sizes(plan: Plan) -> None:
 
 def _check_symbols(plan: Plan) -> None:
     for i, symbol in enumerate(plan.symbols):
-        shape = plan.inputs[symbol.source.input].shape
-        axis = symbol.source.axis
-        size = plan.sizes[shape[axis]] if axis < len(shape) else None
-        given = size is not None and (size.op, size.a) == ("sym", i)
-        require(given, f"symbol {symbol.name!r}", "its input axis does not give it")
+        source = symbol.source
+        if isinstance(source, AxisSource):
+            shape = plan.inputs[source.input].shape
+            size = plan.sizes[shape[source.axis]] if source.axis < len(shape) else None
+            given = size is not None and (size.op, size.a) == ("sym", i)
+            require(given, f"symbol {symbol.name!r}", "its input axis does not give it")
+    late = late_sizes(plan)
+    for binding in plan.inputs:
+        known = not any(late[d] for d in binding.shape)
+        require(known, f"input {binding.name!r}", "its shape is known only in the run")
+    for i, buffer in enumerate(plan.buffers):
+        needed = buffer.kind in ("input", "weight")
+        require(not (needed and late[buffer.bytes]), f"buffer {i}", "its size is known too late")
+
+
+def late_sizes(plan: Plan) -> list[bool]:
+    """For every size, whether it is known only in the run."""
+    late: list[bool] = []
+    for size in plan.sizes:
+        if size.op == "sym":
+            late.append(not isinstance(plan.symbols[size.a].source, AxisSource))
+        else:
+            late.append(size.op != "const" and (late[size.a] or late[size.b]))
+    return late
 
 
 def _check_bindings(plan: Plan) -> None:
@@ -85,20 +104,15 @@ def _check_binding(plan: Plan, where: str, kind: str, binding: Binding) -> None:
     require(not binding.value or kind == "input", where, "only inputs are specialised to a value")
 
 
-def _check_launch(plan: Plan, where: str, step: Launch) -> None:
-    kernel = plan.kernels[step.kernel]
-    on_cpu = plan.modules[kernel.module].kind == "elf"
-    has_grid = bool(step.grid or kernel.block or kernel.shared_bytes)
-    require(not (on_cpu and has_grid), where, "a kernel of the CPU has a grid")
-
-
 def _check_profile(plan: Plan, where: str, profile: Profile) -> None:
     require(len(profile.ranges) == len(plan.symbols), where, "one range a symbol is needed")
     for symbol, (low, opt, high) in zip(plan.symbols, profile.ranges, strict=True):
         fits = 0 <= low <= opt <= high
         require(fits, where, f"{symbol.name!r}: {low} <= {opt} <= {high} does not hold")
     require(len(profile.offsets) == len(plan.buffers), where, "one offset a buffer is needed")
+    late = late_sizes(plan)
     for i, offset in enumerate(profile.offsets):
-        if plan.buffers[i].kind == "arena":
+        own_memory = offset == -1 and late[plan.buffers[i].bytes]
+        if plan.buffers[i].kind == "arena" and not own_memory:
             fits = 0 <= offset <= profile.arena_bytes and offset % plan.target.alignment == 0
             require(fits, where, f"buffer {i}: arena offset {offset} is misplaced")

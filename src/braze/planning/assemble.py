@@ -16,7 +16,6 @@ from braze.engine.plan import (
     AxisSource,
     Binding,
     Buffer,
-    BufferRef,
     DebugTensor,
     Guard,
     Kernel,
@@ -27,7 +26,8 @@ from braze.engine.plan import (
     TargetRecord,
     Weight,
 )
-from braze.engine.plan import Launch as LaunchStep
+from braze.engine.steps import BufferRef
+from braze.engine.steps import Launch as LaunchStep
 from braze.fusion.in_place import in_place_slots
 from braze.fusion.kernel import Code, Packing
 from braze.fusion.region import Partition

@@ -56,6 +56,7 @@ class ExecutionContext:
         self._slots = list(self._memory)  # views of the entries, made once
         self._shapes: tuple[tuple[int, ...], ...] | None = None
         self._outputs: list[_Output] = []
+        self._late = any(b.shape_from_run for b in engine.bindings)
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -81,18 +82,20 @@ class ExecutionContext:
         hooks = Hooks(workers)
         if wanted:
             hooks.copy_debug_tensors(self._engine, wanted)
-        outputs = self._run(inputs, hooks)
-        return {**outputs, **hooks.debug}
+        return {**self._run(inputs, hooks), **hooks.debug}
 
     def profile(self, inputs: Mapping[str, Any], *, workers: int = 0) -> list[int]:
-        """Run on `inputs` and return the nanoseconds of every step."""
+        """Run on `inputs` and return the nanoseconds of every step, as in `Plan.every_step`."""
         hooks = Hooks(workers)
-        hooks.record_times()
+        hooks.record_times(self._lib.braze_engine_num_steps(self._engine.handle))
         self._run(inputs, hooks)
         return hooks.spent
 
     def _run(self, inputs: Mapping[str, Any], hooks: Hooks | None) -> dict[str, Array]:
         arrays = input_arrays(self._inputs, inputs)
+        if self._late:
+            hooks = hooks or Hooks(0)
+            hooks.make_outputs(self._engine)
         with self._lock:
             self._set_shapes(arrays)
             outputs: dict[str, Array] = {}
@@ -110,7 +113,10 @@ class ExecutionContext:
                 hooks.raise_errors()
             if status:
                 check(status)
-        return outputs
+        if hooks is None or not self._late:
+            return outputs
+        outputs |= hooks.outputs
+        return {b.name: outputs[b.name] for b in self._engine.bindings if b.is_output}
 
     def _set_shapes(self, arrays: Sequence[Array]) -> None:
         shapes = tuple([array.shape for array in arrays])
@@ -122,7 +128,11 @@ class ExecutionContext:
         check(self._lib.braze_context_set_shapes(self._handle, self._dims, self._num_dims))
         self._outputs = []
         for i in range(len(self._inputs), len(self._engine.bindings)):
-            b, shape, slot = self._engine.bindings[i], self._shape(i), self._slots[i]
+            b, slot = self._engine.bindings[i], self._slots[i]
+            if b.shape_from_run:
+                slot.data, slot.bytes = None, 0  # hooks.make_outputs gives it memory in the run
+                continue
+            shape = self._shape(i)
             slot.bytes = math.prod(shape) * b.storage.itemsize
             self._outputs.append(_Output(b.name, shape, b.storage, slot.bytes, slot))
         self._shapes = shapes
@@ -138,7 +148,10 @@ class ExecutionContext:
             check(self._lib.braze_context_set_input_shape(self._handle, index, dims, len(shape)))
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an input or output for the input shapes set now."""
+        """The shape of an input or output for the input shapes set now.
+
+        An axis that only a run knows is -1 until there was one with these input shapes.
+        """
         return self._shape(self._engine.binding_index(name))
 
     def _shape(self, index: int) -> tuple[int, ...]:

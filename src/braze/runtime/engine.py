@@ -100,7 +100,7 @@ class Engine:
             self._free_contexts.append(context)
 
     def profile(self, inputs: Mapping[str, Any], *, workers: int = 0) -> list[int]:
-        """Run on `inputs` and return the nanoseconds of every step, in the order of plan.steps."""
+        """Run on `inputs` and return the nanoseconds of every step, as in Plan.every_step."""
         context = self._take_context()
         try:
             return context.profile(inputs, workers=workers)

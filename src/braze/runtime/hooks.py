@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from braze.core.errors import BindingError
-from braze.runtime.arrays import Array, memory_for
+from braze.runtime.arrays import Array, empty_output, memory_for
 from braze.runtime.loaded import LoadedEngine, TensorRow
-from braze.runtime.native import DEBUG_FN, PROFILE_FN, RunOptions, run_options
+from braze.runtime.native import ALLOCATE_FN, DEBUG_FN, PROFILE_FN, RunOptions, run_options
 
 
 class Hooks:
@@ -23,6 +23,7 @@ class Hooks:
     def __init__(self, workers: int) -> None:
         self.options: RunOptions = run_options(workers)
         self.debug: dict[str, Array] = {}
+        self.outputs: dict[str, Array] = {}
         self.spent: list[int] = []
         self._errors: list[BaseException] = []
 
@@ -31,9 +32,30 @@ class Hooks:
         if self._errors:
             raise self._errors[0]
 
-    def record_times(self) -> None:
-        """Keep the nanoseconds of every step in `spent`."""
-        self.options.profile = PROFILE_FN(lambda _user, _step, ns: self.spent.append(ns))
+    def record_times(self, num_steps: int) -> None:
+        """Keep the nanoseconds of every step in `spent`; those that ran several times add up."""
+        spent = self.spent = [0] * num_steps
+
+        def note(_user: Any, step: int, nanoseconds: int) -> None:
+            spent[step] += nanoseconds
+
+        self.options.profile = PROFILE_FN(note)
+
+    def make_outputs(self, engine: LoadedEngine) -> None:
+        """Make the outputs whose shape only the run knows; they come into `outputs`."""
+        rows, errors, outputs = engine.bindings, self._errors, self.outputs
+
+        def allocate(_user: Any, index: int, dims: Any, rank: int, size: int) -> int | None:
+            row = rows[index]
+            try:
+                shape = tuple(dims[:rank])
+                outputs[row.name], address = empty_output(row.name, shape, row.storage, size)
+            except BaseException as e:  # Ctrl-C included: it would be printed and forgotten
+                errors.append(e)
+                return None
+            return address
+
+        self.options.allocate = ALLOCATE_FN(allocate)
 
     def copy_debug_tensors(self, engine: LoadedEngine, names: Iterable[str]) -> None:
         """Copy the debug tensors called `names` into `debug`; raises BindingError."""

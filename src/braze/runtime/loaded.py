@@ -27,6 +27,7 @@ class TensorRow:
     dtype: DType
     rank: int
     is_output: bool
+    shape_from_run: bool
     storage: np.dtype[Any]
 
 
@@ -56,7 +57,8 @@ class LoadedEngine:
         check(getattr(self.lib, function)(self.handle, index, ctypes.byref(info)))
         dtype = from_name(info.dtype.decode())
         name = info.name.decode("utf-8", "replace")
-        return TensorRow(name, dtype, info.rank, bool(info.is_output), dtype.numpy)
+        is_output, late = bool(info.is_output), bool(info.shape_from_run)
+        return TensorRow(name, dtype, info.rank, is_output, late, dtype.numpy)
 
     def binding_index(self, name: str) -> int:
         """The number of input or output `name`; raises BindingError for an unknown name."""

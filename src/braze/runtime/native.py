@@ -63,6 +63,7 @@ class TensorInfo(ctypes.Structure):
         ("is_output", c_int32),
         ("has_value", c_int32),
         ("dims", POINTER(c_int64)),
+        ("shape_from_run", c_int32),
     )
 
 
@@ -82,6 +83,9 @@ PROFILE_FN: Final = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_int64)
 DEBUG_FN: Final = ctypes.CFUNCTYPE(
     None, c_void_p, c_int32, c_void_p, POINTER(c_int64), c_int32, c_int64
 )
+ALLOCATE_FN: Final = ctypes.CFUNCTYPE(
+    c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int32, c_int64
+)
 HOST_FN: Final = ctypes.CFUNCTYPE(None, c_void_p)
 
 
@@ -95,6 +99,7 @@ class RunOptions(ctypes.Structure):
         ("profile", PROFILE_FN),
         ("debug", DEBUG_FN),
         ("user", c_void_p),
+        ("allocate", ALLOCATE_FN),
     )
 
 

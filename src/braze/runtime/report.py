@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from braze.core.dims import DIM_OPS, Dim, sym
 from braze.engine.plan import Binding, Plan, SizeOp
+from braze.engine.steps import Call, If, Launch, LibraryCall, Loop, Step
 
 
 def size_dims(plan: Plan) -> list[Dim]:
@@ -85,13 +86,35 @@ def _profile_lines(plan: Plan) -> list[str]:
 
 def _step_lines(plan: Plan, dims: Sequence[Dim]) -> list[str]:
     lines = [f"steps: {len(plan.steps)}"]
-    for i, step in enumerate(plan.steps):
-        module = plan.modules[plan.kernels[step.kernel].module]
-        mode = "parallel" if step.parallel else "serial"
-        params = ", ".join(str(dims[p]) for p in step.params)
-        lines.append(f"  {i:4} {step.name}  {mode}  {module.needs}  {step.tactic}".rstrip())
+    for i, step in enumerate(plan.every_step):
+        lines += _body_title(plan, i)
+        lines.append(f"  {i:4} {step.name}  {_what(plan, step)}".rstrip())
         if step.origins:
             lines.append(f"       from {', '.join(step.origins)}")
-        if params:
-            lines.append(f"       params {params}")
+        if isinstance(step, (Launch, LibraryCall)) and step.params:
+            lines.append(f"       params {', '.join(str(dims[p]) for p in step.params)}")
     return lines
+
+
+def _body_title(plan: Plan, step: int) -> list[str]:
+    """The title of a body before its first step."""
+    first = len(plan.steps)
+    for i, body in enumerate(plan.bodies):
+        if step == first and body.steps:
+            return [f"body {i} {body.name}: {len(body.steps)}"]
+        first += len(body.steps)
+    return []
+
+
+def _what(plan: Plan, step: Step) -> str:
+    if isinstance(step, Launch):
+        mode = "parallel" if step.parallel else "serial"
+        needs = plan.modules[plan.kernels[step.kernel].module].needs
+        return f"{mode}  {needs}  {step.tactic}"
+    if isinstance(step, LibraryCall):
+        return f"{step.library}.{step.routine}  {step.tactic}"
+    if isinstance(step, If):
+        return f"if: body {step.then}, else: body {step.otherwise}"
+    if isinstance(step, (Loop, Call)):
+        return f"{step.TAG} of body {step.body}"
+    return step.TAG

@@ -11,7 +11,8 @@ import pytest
 import braze
 from braze.codegen.reference.engine import ReferenceEngine
 from braze.core.errors import EngineFormatError
-from braze.engine.plan import BufferRef, Plan
+from braze.engine.plan import Plan
+from braze.engine.steps import BufferRef
 from tests.stages.models import MODELS, StageModel
 
 MISTAKE = "mistake of the planner"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from braze.codegen.reference.order import check_order
 from braze.codegen.reference.steps import Program, read_program
-from braze.core.errors import BindingError
+from braze.core.errors import BindingError, TargetError
 from braze.engine.plan import Binding, Plan
+from braze.engine.steps import Launch
 from braze.runtime.loaded import TensorRow
 
 
@@ -19,11 +20,12 @@ class LoadedReference:
         self.plan = plan
         self.float64 = float64
         self.programs: tuple[Program, ...] = tuple(map(read_program, plan.modules))
-        modules = [plan.kernels[s.kernel].module for s in plan.steps]
+        steps = _launches(plan)
+        modules = [plan.kernels[s.kernel].module for s in steps]
         splits = [len(self.programs[m].kernel.inputs) for m in modules]
-        buffers = [[r.buffer for r in s.buffers] for s in plan.steps]
+        buffers = [[r.buffer for r in s.buffers] for s in steps]
         check_order(
-            [s.after for s in plan.steps],
+            [s.after for s in steps],
             [b[:split] for b, split in zip(buffers, splits, strict=True)],
             [b[split:] for b, split in zip(buffers, splits, strict=True)],
         )
@@ -38,7 +40,18 @@ class LoadedReference:
         return self._rows[name]
 
 
+def _launches(plan: Plan) -> list[Launch]:
+    launches = [s for s in plan.steps if isinstance(s, Launch)]
+    if len(launches) < len(plan.steps):
+        other = next(s for s in plan.steps if not isinstance(s, Launch))
+        raise TargetError(
+            f"step {other.name!r} is a {other.TAG}, which target='reference' does not run yet; "
+            "build the engine with target='cpu'"
+        )
+    return launches
+
+
 def _rows(bindings: Sequence[Binding], is_output: bool) -> tuple[TensorRow, ...]:
     return tuple(
-        TensorRow(b.name, b.dtype, len(b.shape), is_output, b.dtype.numpy) for b in bindings
+        TensorRow(b.name, b.dtype, len(b.shape), is_output, False, b.dtype.numpy) for b in bindings
     )

@@ -16,8 +16,9 @@ import numpy as np
 
 from braze.codegen.reference.shapes import Shapes
 from braze.core.errors import EngineFormatError, ShapeError
-from braze.engine.plan import BufferRef, Plan
+from braze.engine.plan import Plan
 from braze.engine.schema import MIN_ALIGN
+from braze.engine.steps import BufferRef
 
 Array = np.ndarray[Any, Any]
 NOBODY: Final = -1

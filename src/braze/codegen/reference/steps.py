@@ -15,7 +15,8 @@ from braze.codegen.reference.shapes import Shapes
 from braze.codegen.reference.symbols import kernel_symbols
 from braze.core.dims import evaluate as evaluate_dim
 from braze.core.errors import EngineFormatError, ExecutionError, ModelError
-from braze.engine.plan import DebugTensor, Launch, Module, Plan
+from braze.engine.plan import DebugTensor, Module, Plan
+from braze.engine.steps import Launch, Step
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.in_place import in_place_slots
 from braze.fusion.kernel import Kernel
@@ -123,7 +124,7 @@ def _planner_mistake(where: str, what: str) -> EngineFormatError:
     return EngineFormatError(f"{where}: {what}; this is a mistake of the planner, please report it")
 
 
-def _origins(step: Launch) -> str:
+def _origins(step: Step) -> str:
     return f" (from {', '.join(step.origins)})" if step.origins else ""
 
 

@@ -1,0 +1,72 @@
+// What the code of a plan runs on. A runtime with a GPU adds a second implementation; nothing outside
+// an implementation knows how code is loaded, where memory comes from, or what a launch is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "braze.h"
+#include "engine_file.h"
+#include "plan.h"
+
+namespace braze {
+
+// What a straight step calls: a function with the signature of a kernel, so that no step costs more
+// than that call. The constants stand before the step's own params.
+struct Routine {
+  // Throws unless buffers of these sizes are enough for these params (constants first).
+  using Check = void (*)(const int64_t* params, const int64_t* bytes);
+
+  braze_kernel_fn function = nullptr;
+  Check check = nullptr;  // null for kernels, which are trusted
+  std::vector<int64_t> constants;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // Loads the modules of the plan; throws a target error for code and memory it does not have. The
+  // section stays where it is while the device lives.
+  virtual void load(const Plan& plan, const Section& code) = 0;
+  virtual Routine kernel(const Launch& step) const = 0;  // of a loaded plan
+
+  // Where kernels find the weights: the section itself, or a copy.
+  virtual const unsigned char* upload(const Section& weights) = 0;
+
+  // Memory aligned as any plan may ask, zero at first. Throws an execution error without memory.
+  virtual void* allocate(int64_t bytes) = 0;
+  virtual void release(void* memory, int64_t bytes) noexcept = 0;
+};
+
+// The CPU.
+std::unique_ptr<Device> open_cpu();
+
+// Memory of a device.
+class Arena {
+ public:
+  Arena() = default;
+  Arena(Device& device, int64_t bytes)
+      : device_(&device), bytes_(bytes), data_(device.allocate(bytes)) {}
+  ~Arena() {
+    if (data_) device_->release(data_, bytes_);
+  }
+  Arena(Arena&& other) noexcept { *this = std::move(other); }
+  Arena& operator=(Arena&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(data_, other.data_);
+    return *this;
+  }
+
+  unsigned char* data() const { return static_cast<unsigned char*>(data_); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_ = nullptr;
+  int64_t bytes_ = 0;
+  void* data_ = nullptr;
+};
+
+}  // namespace braze
