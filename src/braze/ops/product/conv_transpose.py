@@ -114,10 +114,12 @@ class ConvTranspose(LayoutOp):
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         x, w = type_of(inputs, 0), type_of(inputs, 1)
-        if self.layout == "NHWC" and x.rank <= 4:
+        if self.layout == "NHWC":
             tiles = w.shape[2:] == self.strides and set(self.dilations) == {1}
             if tiles and self.groups == 1 and not any(self.pads) and not any(self.output_padding):
                 return Decompose(self._build_tiles)
+            if self._has_phases(dims.static(w.shape[2:])):
+                return Decompose(self._build_phases)
             return Decompose(self._build_conv)
         return Nest(self._nest(x, w, outputs[0]))
 
@@ -134,6 +136,46 @@ class ConvTranspose(LayoutOp):
         y = transpose(g, y, (0, *pairs, 1 + 2 * rank))
         out = tuple(n * k for n, k in zip(spatial, kernel, strict=True))
         return (reshape(g, y, (batch, *out, filters)),)
+
+    def _has_phases(self, kernel: Sequence[int]) -> bool:
+        """Whether `_build_phases` covers the output: no dilation, pads that only cut."""
+        rank = len(self.strides)
+        cuts = zip(kernel, self.strides, self.output_padding, self.pads[rank:], strict=True)
+        inside = all(k + more - end <= -(-k // s) * s for k, s, more, end in cuts)
+        spread = set(self.dilations) == {1} and set(self.strides) != {1}
+        # 3x3 has cheaper algorithms as one plain Conv, and phases would add 7 zero taps to its 9
+        return spread and min(self.pads) >= 0 and inside and tuple(kernel) != (3, 3)
+
+    def _build_phases(self, g: GraphBuilder, x: Value, w: Value) -> tuple[Value, ...]:
+        """One Conv makes `stride` neighbours of each axis as channels, which are then laid out.
+
+        Output s * q + r is the sum over t of x[q - t] * w[r + s * t]: a plain convolution for each
+        phase r, over every s-th tap. W. Shi et al., "Real-Time Single Image and Video
+        Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural Network" (2016).
+        """
+        rank, groups, steps = len(self.strides), self.groups, self.strides
+        channels, filters, *kernel = dims.static(w.shape)
+        taps = [-(-k // s) for k, s in zip(kernel, steps, strict=True)]
+        missing = tuple(t * s - k for t, s, k in zip(taps, steps, kernel, strict=True))
+        if any(missing):
+            w = g.add1(Pad("constant", (0,) * (2 + rank), (0, 0, *missing), 0.0), w)
+        split = [size for pair in zip(taps, steps, strict=True) for size in pair]
+        w = reshape(g, w, (groups, channels // groups, filters, *split))
+        order = (0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
+        w = transpose(g, w, order)  # group, phases, filter, channel, taps
+        w = reshape(g, w, (groups * dims.product(steps) * filters, channels // groups, *taps))
+        last = tuple(t - 1 for t in taps)
+        w = g.add1(Slice((0, 0, *last), w.shape, (1, 1, *(-1,) * rank)), w)
+        y = g.add1(Conv((1,) * rank, (1,) * rank, (*last, *last), groups, "NHWC"), x, w)
+        batch, *places, _ = y.shape
+        y = reshape(g, y, (batch, *places, groups, *steps, filters))
+        pairs = [a for i in range(rank) for a in (1 + i, 2 + rank + i)]
+        y = transpose(g, y, (0, *pairs, 1 + rank, 2 + 2 * rank))
+        wide = tuple(n * s for n, s in zip(places, steps, strict=True))
+        y = reshape(g, y, (batch, *wide, groups * filters))
+        sizes = tuple(self._size(i, n, kernel[i]) for i, n in enumerate(x.shape[1:-1]))
+        cut = Slice((0, *self.pads[:rank], 0), (batch, *sizes, groups * filters), (1,) * (2 + rank))
+        return (g.add1(cut, y),)
 
     def _build_conv(self, g: GraphBuilder, x: Value, w: Value) -> tuple[Value, ...]:
         """A Conv of the input with zeros between its pixels and the mirrored kernel."""
