@@ -17,6 +17,8 @@ class Effort:
     """What one optimization level does. The compiler asks this, never the number of a level.
 
     fuse: rewrite the graph and fuse its ops into kernels; without, a kernel an op.
+    estimate: let cost models rank templates and their parameters; without, the simplest template
+    with parameters that compile fast.
     measure: time tactics on this machine and keep the fastest; without, take the first.
     tactics: the most tactics that are offered for a product, a convolution or an attention.
     transforms: how many sizes of transformed convolutions (Winograd) are offered where a rule on
@@ -27,6 +29,7 @@ class Effort:
     """
 
     fuse: bool
+    estimate: bool
     measure: bool
     tactics: int = 1
     transforms: int = 0
@@ -36,12 +39,12 @@ class Effort:
 
 # optimization level -> what it does; `about` in the help of the command line says it in words
 EFFORTS: Final = (
-    Effort(fuse=False, measure=False),
-    Effort(fuse=True, measure=False),
-    Effort(fuse=True, measure=False, transforms=1),
-    Effort(True, True, tactics=4, transforms=1, loop_slack=1.5, unrolls=(0, 1, 4)),
-    Effort(True, True, tactics=8, transforms=2, loop_slack=4.0, unrolls=(0, 1, 4)),
-    Effort(True, True, tactics=16, transforms=2, loop_slack=1000.0, unrolls=(0, 1, 2, 4, 8)),
+    Effort(fuse=False, estimate=False, measure=False),
+    Effort(fuse=True, estimate=False, measure=False),
+    Effort(fuse=True, estimate=True, measure=False, transforms=1),
+    Effort(True, True, True, tactics=4, transforms=1, loop_slack=1.5, unrolls=(0, 1, 4)),
+    Effort(True, True, True, tactics=8, transforms=2, loop_slack=4.0, unrolls=(0, 1, 4)),
+    Effort(True, True, True, tactics=16, transforms=2, loop_slack=1000.0, unrolls=(0, 1, 2, 4, 8)),
 )
 
 

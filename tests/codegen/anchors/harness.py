@@ -231,13 +231,13 @@ class Compiled:
 
 
 def variants(kernel: AnchorKernel, isa: str, level: int | None = None) -> Iterator[Compiled]:
-    """The kernel compiled by every tactic of `level` (3 on the widest host ISA, else 0)."""
-    if level is None:
-        level = 3 if isa == host_isa() else 0
+    """The kernel compiled by every tactic of `level` (0 and 3 on the widest host ISA, else 0 and 2:
+    the simple tactic, and what is estimated to be best)."""
+    levels = [level] if level is not None else [0, 3 if isa == host_isa() else 2]
     target = CpuTarget(isa, 2)
-    tactics = anchor_tactics(kernel, target, EFFORTS[level])
-    assert tactics, "no tactic for a kernel that has templates"
-    for tactic in tactics:
+    tactics = [anchor_tactics(kernel, target, EFFORTS[x]) for x in levels]
+    assert all(tactics), "no tactic for a kernel that has templates"
+    for tactic in dict.fromkeys(t for found in tactics for t in found):
         yield Compiled(kernel, tactic, target)
 
 

@@ -55,14 +55,17 @@ def attention_tactics(
     assert isinstance(spec, AttentionSpec)
     keys = spec.kv_len if isinstance(spec.kv_len, int) else _ASSUMED_KEYS
     found = []
-    for tile in tile_choices(target, F32, spec.q_len, max(1, keys)):
-        second = _value_tile(spec, target, tile)
+    estimate = effort.estimate
+    values = tile_choices(target, F32, spec.q_len, spec.value_dim, estimate=estimate)
+    for tile in tile_choices(target, F32, spec.q_len, max(1, keys), estimate=estimate):
+        # the best tile with the same rows for the product with v
+        second = next((v for v in values if v.rows == tile.rows), None)
         if second is None:
             continue
         row_bytes = F32.itemsize * max(1, keys) * tile.rows
         block = max(1, min(8, target.l2_bytes // _SCORE_SHARE // row_bytes))
         for v in _value_modes(spec, second):
-            values = (
+            chosen = (
                 ("rows", tile.rows),
                 ("vectors", tile.vectors),
                 ("lanes", tile.lanes),
@@ -71,18 +74,8 @@ def attention_tactics(
                 ("v", v),
                 ("block", block),
             )
-            found.append(Tactic(TEMPLATE, values))
+            found.append(Tactic(TEMPLATE, chosen))
     return tuple(found[: effort.tactics])
-
-
-def _value_tile(spec: AttentionSpec, target: CpuTarget, first: TileChoice) -> TileChoice | None:
-    """The best tile with the same rows for the product with v."""
-    fitting = [
-        tile
-        for tile in tile_choices(target, F32, spec.q_len, spec.value_dim)
-        if tile.rows == first.rows
-    ]
-    return fitting[0] if fitting else None
 
 
 def _value_modes(spec: AttentionSpec, tile: TileChoice) -> tuple[str, ...]:

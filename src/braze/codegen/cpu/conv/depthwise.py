@@ -60,13 +60,14 @@ def depthwise_tactics(
     out_w = spec.out_spatial[1]
     limit = accumulators(target) * 2 // 3
     choices = []
-    for vectors in (1, 2):
-        for width in range(1, 9):
+    for vectors in (1, 2) if effort.estimate else (1,):
+        for width in range(1, 9) if effort.estimate else range(4, 0, -1):
             fits = width * vectors <= limit and (vectors - 1) * lanes < spec.out_channels
             if fits and (not isinstance(out_w, int) or width <= max(1, out_w)):
                 choices.append((_cost(spec, width, vectors), width, vectors))
     found = []
-    for _, width, vectors in sorted(choices)[: effort.tactics]:
+    ranked = sorted(choices) if effort.estimate else choices  # else the widest of four that fits
+    for _, width, vectors in ranked[: effort.tactics]:
         values = (("width", width), ("vectors", vectors), ("lanes", lanes))
         found.append(Tactic(TEMPLATE, (*values, ("groups", _channel_groups(spec, target)))))
     return tuple(found)

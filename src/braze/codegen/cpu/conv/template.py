@@ -96,7 +96,8 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
     sizes = Sizes.of(spec)
     found: dict[Tactic, None] = {}
     stored, acc = kernel.inputs[0].dtype, spec.acc
-    tiles = tile_choices(target, acc, sizes.m, sizes.n, spec.in_channels * spec.strides[-1])[:6]
+    step = spec.in_channels * spec.strides[-1]
+    tiles = tile_choices(target, acc, sizes.m, sizes.n, step, effort.estimate)[:6]
     per_tile = [tuple(orders(target, acc.itemsize, sizes.all, tile)) for tile in tiles]
     for choice in range(2):
         for tile, found_orders in zip(tiles, per_tile, strict=True):

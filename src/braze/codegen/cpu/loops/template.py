@@ -35,6 +35,8 @@ def loop_tactics(kernel: LoopKernel, target: CpuTarget, effort: Effort) -> tuple
     nest).
     """
     best = Tactic(TEMPLATE, (("axis", 0), ("unroll", 0)))
+    if not effort.estimate:
+        return (best,)
     forms = [form(kernel, nest) for nest in kernel.nests]
     turned = any(find_tile(f, target) or find_weave(f, target) for f in forms)
     first = (Tactic(TILE_TEMPLATE),) if turned else ()

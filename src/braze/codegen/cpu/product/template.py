@@ -48,7 +48,8 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
     assert isinstance(spec, MatmulSpec)
     p, lhs, dtype = from_spec(spec), kernel.inputs[spec.lhs.slot].dtype, spec.acc
     found: dict[Tactic, None] = {}
-    for tile in tile_choices(target, dtype, p.m, p.n, p.lhs[0])[:6]:
+    tiles = tile_choices(target, dtype, p.m, p.n, p.lhs[0], effort.estimate)
+    for tile in tiles[:6]:
         for order, block, group in orders(target, dtype.itemsize, (p.m, p.n, p.k), tile):
             for a in _lhs_modes(p, lhs, tile.rows):
                 for b in _rhs_modes(p, kernel):
