@@ -111,6 +111,9 @@ ANCHORS = {
     "conv 2d, winograd": conv((2, 16, 5, 6), (16, 16, 3, 3), pad=1),
     "conv 2d, strided": conv((2, 17, 7, 9), (18, 17, 2, 2), stride=2),
     "conv 3d": conv((2, 3, 3, 4, 5), (4, 3, 2, 2, 2)),
+    "conv 3d, strided": conv((2, 16, 5, 6, 7), (3, 16, 3, 2, 3), stride=2, pad=1),
+    "grouped 3d": conv((2, 6, 3, 4, 5), (4, 3, 2, 2, 2), pad=1, group=2),
+    "transposed 3d": transposed((2, 3, 2, 3, 4), (3, 4, 3, 3, 3), 2),
     "depthwise 1d": conv((2, 6, 9), (6, 1, 3), pad=1, group=6),
     "depthwise 2d": conv((2, 6, 5, 6), (6, 1, 3, 3), pad=1, group=6),
     "grouped 1d": conv((2, 6, 7), (4, 3, 3), group=2),
@@ -262,14 +265,19 @@ def test_computed_operands(name: str) -> None:
     single_operands(ANCHORS[name], computed=True).check(1, dynamic=True)
 
 
-# level 2 differs from 1 by Winograd's algorithm alone; 3 picks among all tactics of a kernel
+# level 1 takes the simplest tactic, 2 the estimated best, 3 picks among all tactics of a kernel
+MEASURED = (
+    "conv 1d",
+    "conv 3d, strided",
+    "depthwise 1d",
+    "grouped 1d",
+    "transposed 1d",
+    "matmul of rows",
+)
 CASES = [
     *((name, 1, True) for name in ANCHORS),
-    ("conv 2d, winograd", 2, False),
-    *(
-        (name, 3, False)
-        for name in ("conv 1d", "depthwise 1d", "grouped 1d", "transposed 1d", "matmul of rows")
-    ),
+    *((name, 2, False) for name in ("conv 2d, winograd", *MEASURED)),
+    *((name, 3, False) for name in MEASURED),
 ]
 
 
