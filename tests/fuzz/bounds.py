@@ -100,7 +100,8 @@ class Perturbed(Run):
         if not dtype.is_float:
             return a
         unit, tiny, top = ROUNDOFF[dtype.name]
-        noise = self.rng.uniform(0.5, 1.0, a.shape) * self.rng.choice([-1.0, 1.0], a.shape)
+        # more than half a step of the type's numbers, or rounding would undo it
+        noise = self.rng.uniform(0.5, 2.0, a.shape) * self.rng.choice([-1.0, 1.0], a.shape)
         with np.errstate(all="ignore"):
             moved = a + noise * (unit * factor * np.abs(a) + tiny)
             if dtype.bits < 64:

@@ -77,6 +77,24 @@ def test_a_weight_is_read_by_its_product_and_by_its_epilogue(n: int) -> None:
     right(Case(steps, {"x": drawn(1, n, n)}, ("y",), {"w": drawn(2, n, n)}))
 
 
+# ------------------------------------------------------------------ stores behind the end of a row
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "float32"])
+@pytest.mark.parametrize("n", [8, 9, 17, 33])
+def test_rows_that_leave_one_element_are_added_to_in_place(dtype: str, n: int) -> None:
+    """The last element of a row was stored as 32 bits, over the first of the next (bfloat16)."""
+    x, b = Tensor(dtype, (1, 16, 1, n), seed=3), Tensor(dtype, (16, 1, 1), seed=4)
+    steps = (
+        Step("Add", ("x", "b"), ("a",)),
+        Step("Add", ("a", "b"), ("c",)),
+        Step("Add", ("c", "a2"), ("y",)),
+        Step("Add", ("x", "x"), ("a2",)),
+    )
+    case = Case((steps[0], steps[1], steps[3], steps[2]), {"x": x}, ("y",), {"b": b})
+    right(case, Variant(0), Variant(1))
+
+
 # ------------------------------------------------------------------ infinities
 
 

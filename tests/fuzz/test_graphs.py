@@ -1,0 +1,23 @@
+"""Three hundred random graphs of fixed numbers; `make fuzz` goes on where these stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.checks import check
+from tests.fuzz.graphs import make
+from tests.fuzz.shrink import as_test, shrink
+
+GRAPHS = 300
+STRETCH = 10  # graphs of one test, so that workers share them
+SHRINK_SECONDS = 20.0
+
+
+@pytest.mark.parametrize("first", range(0, GRAPHS, STRETCH))
+def test_random_graphs(first: int) -> None:
+    for number in range(first, first + STRETCH):
+        case = make(number).case
+        outcome = check(case, number)
+        if outcome.status == "wrong":
+            small = shrink(case, outcome, number, SHRINK_SECONDS)
+            pytest.fail(f"graph {number}: {outcome.reason}\n{as_test(small, number, outcome)}")
