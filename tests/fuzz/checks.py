@@ -16,7 +16,7 @@ from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Graph
 from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Expected, Run, expected
 from tests.fuzz.case import Case
-from tests.fuzz.forcing import build, other_targets
+from tests.fuzz.forcing import build, guarded_outputs, other_targets
 
 Array = np.ndarray[Any, Any]
 # A build that says one of these about a valid model refuses it; any other error is a fault.
@@ -161,8 +161,11 @@ def _refuses(engine: Any, feed: Mapping[str, Array]) -> bool:
 def _run(engine: Any, feed: Mapping[str, Array], out: Outcome) -> dict[str, Array]:
     """Outputs of two workers, which must be those of one, bit by bit; inputs must survive."""
     kept = {n: a.copy() for n, a in feed.items()}
-    got = dict(engine(feed))
-    again = engine(feed, workers=1)
+    with guarded_outputs() as strayed:
+        got = dict(engine(feed))
+        again = engine(feed, workers=1)
+        for name in strayed():
+            out.fail(out.variant, f"bytes beside output {name} were written to")
     for name, a in got.items():
         if a.tobytes() != again[name].tobytes():
             out.fail(out.variant, f"output {name} differs between one worker and two")

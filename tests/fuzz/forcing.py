@@ -1,10 +1,15 @@
-"""The one place that knows how builds are steered: targets, levels, and which tactic is taken."""
+"""The one place that knows how builds and runs are steered: targets, levels, which tactic is taken,
+and guards around outputs."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
+
+import numpy as np
 
 from braze.builder import build_plan
 from braze.codegen.catalog import find_backend, target_names
@@ -12,6 +17,8 @@ from braze.core.config import BuildConfig
 from braze.core.errors import TargetError
 from braze.core.trace import Trace
 from braze.frontend.onnx.importer import Imported
+from braze.runtime import context, hooks
+from braze.runtime.arrays import OUTPUT_ALIGN
 from braze.runtime.engine import Engine
 from braze.tuning.select import Candidates
 
@@ -75,3 +82,32 @@ def build(
         None if measures else chooser,
     )
     return backend.load(plan), chooser.used
+
+
+@contextlib.contextmanager
+def guarded_outputs() -> Iterator[Callable[[], list[str]]]:
+    """Runs inside get outputs with guard bytes on both sides; the result names those written to.
+
+    A store behind the end of a row is seen by nothing else: the next row is written over it, and
+    behind the last one there is memory of someone else.
+    """
+    made: list[tuple[str, np.ndarray[Any, Any], int, int]] = []
+
+    def guarded(name: str, shape: Any, storage: Any, size: int) -> tuple[Any, int]:
+        raw = np.full(size + 3 * OUTPUT_ALIGN, 0xA5, np.uint8)
+        start = raw.ctypes.data
+        offset = -start % OUTPUT_ALIGN + OUTPUT_ALIGN
+        made.append((name, raw, offset, size))
+        return np.ndarray(shape, storage, raw.data, offset), start + offset
+
+    def strayed() -> list[str]:
+        return [
+            name for name, raw, offset, size in made
+            if not ((raw[:offset] == 0xA5).all() and (raw[offset + size :] == 0xA5).all())
+        ]  # fmt: skip
+
+    with (
+        mock.patch.object(context, "empty_output", guarded),
+        mock.patch.object(hooks, "empty_output", guarded),
+    ):
+        yield strayed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from braze.core.dtypes import F32, I64
 from braze.frontend.onnx.importer import import_network
 from braze.ops.catalog import IMPORTERS
 from braze.ops.lowering import Anchor, Nest, Pointwise, View
+from braze.runtime import context
 from tests.fuzz.bounds import Expected, expected
 from tests.fuzz.case import Case, Fill, Step, Tensor, source
 from tests.fuzz.catalog import ANCHORS, FAMILIES, GENERATED, NOT_GENERATED
@@ -20,6 +22,7 @@ from tests.fuzz.checks import Outcome, Variant, check
 from tests.fuzz.coverage import Coverage, record
 from tests.fuzz.epilogues import FORMS
 from tests.fuzz.extremes import EXTREMES
+from tests.fuzz.forcing import guarded_outputs
 from tests.fuzz.graphs import make, pair_circuit
 from tests.fuzz.shrink import as_test, smallest
 
@@ -195,6 +198,22 @@ def test_an_untyped_error_is_a_failure_and_a_refusal_is_none() -> None:
     assert "depends on data" in outcome.reason
     broken = replace(small_case(Step("Relu", ("x",), ("y",))), sizes={"n": ()})
     assert check(broken, ways=(Variant(),)).status == "wrong"
+
+
+def test_bytes_beside_an_output_are_watched() -> None:
+    with guarded_outputs() as strayed:
+        array, _ = context.empty_output("y", (3,), np.dtype(np.float32), 12)
+        array[:] = 1
+        assert strayed() == []
+        behind = np.frombuffer(array.base, np.uint8)  # type: ignore[arg-type]
+        behind[np.flatnonzero(behind == 0xA5)[-1]] = 0
+        assert strayed() == ["y"]
+
+
+def test_outputs_of_a_checked_run_are_guarded() -> None:
+    with mock.patch.object(context, "empty_output", side_effect=AssertionError("not guarded")):
+        case = small_case(Step("Relu", ("x",), ("y",)))
+        assert check(case, ways=(Variant(),)).status == "right"
 
 
 def test_coverage_counts_and_reports() -> None:
