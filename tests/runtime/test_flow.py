@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from braze.codegen.reference import context as reference_context
+from braze.codegen.reference.engine import ReferenceEngine
 from braze.core.errors import (
     BindingError,
     EngineFormatError,
@@ -16,17 +19,26 @@ from braze.core.errors import (
     ProfileError,
     TargetError,
 )
+from braze.engine.plan import Plan
 from braze.engine.steps import BufferRef, Call, If, Sizes
 from braze.runtime import Engine, Stream, hooks
 from tests.runtime.plans import nonzero_plan, repeat_plan
+
+Load = Callable[[Plan], Engine]
+
+
+@pytest.fixture(params=[Engine, ReferenceEngine])
+def load(request: pytest.FixtureRequest) -> Load:
+    """Makes an engine of a plan, of each kind in turn."""
+    return request.param.from_plan
 
 
 def some(n: int) -> np.ndarray:
     return (np.arange(n) % 3).astype(np.float32)
 
 
-def test_output_shapes_come_from_the_data() -> None:
-    engine = Engine.from_plan(nonzero_plan())
+def test_output_shapes_come_from_the_data(load: Load) -> None:
+    engine = load(nonzero_plan())
     assert [t.shape for t in engine.outputs] == [("m",)]
     for n in (7, 0, 64, 1, 7):
         for workers in (0, 2):
@@ -35,8 +47,8 @@ def test_output_shapes_come_from_the_data() -> None:
             assert found.ctypes.data % 64 == 0
 
 
-def test_shapes_are_known_after_a_run() -> None:
-    context = Engine.from_plan(nonzero_plan()).create_context()
+def test_shapes_are_known_after_a_run(load: Load) -> None:
+    context = load(nonzero_plan()).create_context()
     context.set_input_shape("x", (5,))
     assert context.shape("places") == (-1,)
     x = np.array([0, 1, 0, 1, 1], np.float32)
@@ -48,8 +60,8 @@ def test_shapes_are_known_after_a_run() -> None:
         )  # the same shapes: the outputs are made anew all the same
 
 
-def test_memory_bound_to_an_output_sized_in_the_run() -> None:
-    context = Engine.from_plan(nonzero_plan()).create_context()
+def test_memory_bound_to_an_output_sized_in_the_run(load: Load) -> None:
+    context = load(nonzero_plan()).create_context()
     context.set_input_shape("x", (4,))
     x, room = np.array([0, 1, 0, 1], np.float32), np.full(4, -1)
     context.bind("x", x)
@@ -66,18 +78,18 @@ def test_memory_bound_to_an_output_sized_in_the_run() -> None:
         context.execute()
 
 
-def test_debug_tensors_and_times_of_steering_steps() -> None:
-    engine = Engine.from_plan(nonzero_plan())
+def test_debug_tensors_and_times_of_steering_steps(load: Load) -> None:
+    engine = load(nonzero_plan())
     got = engine({"x": some(9)}, debug=("found",))
     assert list(got) == ["places", "found"]
     np.testing.assert_array_equal(got["found"], got["places"])
-    times = Engine.from_plan(repeat_plan()).profile({"x": some(9), "trip": np.array(50)})
+    times = load(repeat_plan()).profile({"x": some(9), "trip": np.array(50)})
     assert len(times) == 4
     assert times[0] >= times[2] + times[3]  # the loop counts what ran in it
 
 
-def test_what_a_loop_carries_grows() -> None:
-    engine = Engine.from_plan(repeat_plan())
+def test_what_a_loop_carries_grows(load: Load) -> None:
+    engine = load(repeat_plan())
     for n in (3, 0, 64, 3):
         for trips in (2, 0, 1, 40):
             got = engine({"x": some(n), "trip": np.array(trips)}, workers=trips % 3)["y"]
@@ -87,8 +99,8 @@ def test_what_a_loop_carries_grows() -> None:
     assert engine({"x": some(4), "trip": np.array(3)})["y"].shape == (12,)
 
 
-def test_threads_share_an_engine_with_loops() -> None:
-    engine = Engine.from_plan(repeat_plan())
+def test_threads_share_an_engine_with_loops(load: Load) -> None:
+    engine = load(repeat_plan())
     failures: list[BaseException] = []
 
     def work(seed: int) -> None:
@@ -107,21 +119,22 @@ def test_threads_share_an_engine_with_loops() -> None:
     assert not failures
 
 
-def test_no_memory_for_an_output_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine.from_plan(nonzero_plan())
+def test_no_memory_for_an_output_of_the_run(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = load(nonzero_plan())
 
     def fail(name: str, *_: Any) -> None:
         raise ExecutionError(f"no memory for output {name!r}")
 
-    monkeypatch.setattr(hooks, "empty_output", fail)
+    for module in (hooks, reference_context):
+        monkeypatch.setattr(module, "empty_output", fail)
     with pytest.raises(ExecutionError, match="no memory for output 'places'"):
         engine({"x": some(9)})
     monkeypatch.undo()
     assert engine({"x": some(9)})["places"].shape == (6,)
 
 
-def test_the_report_shows_bodies_and_what_steers() -> None:
-    text = Engine.from_plan(repeat_plan()).inspect()
+def test_the_report_shows_bodies_and_what_steers(load: Load) -> None:
+    text = load(repeat_plan()).inspect()
     for part in (
         "repeat  loop of body 0",
         "from Loop_1",
@@ -130,7 +143,7 @@ def test_the_report_shows_bodies_and_what_steers() -> None:
         "y  float32 [s]",
     ):
         assert part in text
-    assert "find  braze.nonzero" in Engine.from_plan(nonzero_plan()).inspect()
+    assert "find  braze.nonzero" in load(nonzero_plan()).inspect()
 
 
 @pytest.mark.parametrize(
@@ -155,16 +168,16 @@ def test_the_report_shows_bodies_and_what_steers() -> None:
         ),
     ],
 )
-def test_unsound_steps_are_refused(change: Any, error: Any) -> None:
+def test_unsound_steps_are_refused(load: Load, change: Any, error: Any) -> None:
     plan = change(repeat_plan())
     if error is None:
-        Engine.from_plan(plan)
+        load(plan)
         return
     with pytest.raises(error):
-        Engine.from_plan(plan)
+        load(plan)
 
 
-def test_bodies_nest_only_so_deep() -> None:
+def test_bodies_nest_only_so_deep(load: Load) -> None:
     def nested(depth: int) -> Any:
         plan = repeat_plan()
         bodies = [plan.bodies[0]]
@@ -172,14 +185,14 @@ def test_bodies_nest_only_so_deep() -> None:
             bodies.append(replace(bodies[0], steps=(If(BufferRef(1), i, -1),)))
         return replace(plan, bodies=tuple(bodies), steps=(*plan.steps, Call(depth - 1)))
 
-    Engine.from_plan(nested(63))
+    load(nested(63))
     with pytest.raises(EngineFormatError, match="too deeply"):
-        Engine.from_plan(nested(64))
+        load(nested(64))
 
 
-def test_a_library_that_is_not_there_is_refused_at_load() -> None:
+def test_a_library_that_is_not_there_is_refused_at_load(load: Load) -> None:
     plan = nonzero_plan()
     for change in ({"library": "cudnn"}, {"routine": "zero"}):
         call = replace(plan.steps[0], **change)
         with pytest.raises(TargetError, match="no such"):
-            Engine.from_plan(replace(plan, steps=(call, *plan.steps[1:])))
+            load(replace(plan, steps=(call, *plan.steps[1:])))

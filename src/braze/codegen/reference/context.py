@@ -6,12 +6,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from braze.codegen.reference.bindings import NO_MEMORY, Allocate, Bindings, Span
+from braze.codegen.reference.flow import Run, Watch
 from braze.codegen.reference.loaded import LoadedReference
-from braze.codegen.reference.memory import Memory, Span
-from braze.codegen.reference.shapes import Shapes, evaluate_shapes, tensor_bytes
-from braze.codegen.reference.steps import Run
-from braze.core.errors import BindingError, ExecutionError, ProfileError, ShapeError
-from braze.engine.content import pack_content
+from braze.codegen.reference.memory import Memory
+from braze.codegen.reference.shapes import Shapes
+from braze.codegen.reference.steps import Machine
+from braze.core.errors import BindingError, ProfileError, ShapeError
 from braze.engine.plan import DebugTensor
 from braze.runtime.arrays import Array, address_of, empty_output
 from braze.runtime.context import ExecutionContext
@@ -20,7 +21,6 @@ from braze.runtime.native import thread_count
 from braze.runtime.stream import Stream
 
 Dims = tuple[tuple[int, ...], ...]
-UNSET = -1
 
 
 class ReferenceContext(ExecutionContext):
@@ -40,6 +40,7 @@ class ReferenceContext(ExecutionContext):
         self._given: dict[str, Span] = {}
         self._bound = {}
         self._chosen: dict[str, tuple[int, ...]] = {}
+        self._sizes: Shapes | None = None  # for the input shapes that were last used
 
     # ---- one call -----------------------------------------------------------------------
 
@@ -61,65 +62,54 @@ class ReferenceContext(ExecutionContext):
             if tensor.name in wanted:
                 copies[tensor.name] = view.copy()
 
-        outputs, _ = self._call(inputs, watch)
+        outputs, _ = self._call(inputs, watch if wanted else None)
         return {**outputs, **copies}
 
     def profile(self, inputs: Mapping[str, Any], *, workers: int = 0) -> list[int]:
         """See ExecutionContext.profile."""
         thread_count(workers)
-        return self._call(inputs, _ignore)[1]
+        return self._call(inputs, None)[1]
 
-    def _call(self, inputs: Mapping[str, Any], watch: Any) -> tuple[dict[str, Array], list[int]]:
+    def _call(
+        self, inputs: Mapping[str, Any], watch: Watch | None
+    ) -> tuple[dict[str, Array], list[int]]:
         arrays = input_arrays(self._reference.inputs, inputs)
+        rows = self._reference.outputs
+        made: dict[str, Array] = {}
+
+        def allocate(index: int, shape: tuple[int, ...], size: int) -> Span:
+            row = rows[index]
+            made[row.name], address = empty_output(row.name, shape, row.storage, size)
+            return Span(address, size)
+
         with self._lock:
-            shapes = self._evaluate(tuple(a.shape for a in arrays))
-            spans = [Span(address_of(a), a.nbytes) for a in arrays]
-            outputs: dict[str, Array] = {}
-            for b in self._plan.outputs:
-                shape = shapes.shape(b.shape)
-                size = tensor_bytes(shape, b.dtype, b.name)
-                array, address = empty_output(b.name, shape, b.dtype.numpy, size)
-                outputs[b.name] = array
-                spans.append(Span(address, size))
-            return outputs, self._execute(shapes, spans, watch)
+            given = [Span(address_of(a), a.nbytes) for a in arrays]
+            given += [NO_MEMORY] * len(rows)
+            spent = self._execute(tuple(a.shape for a in arrays), given, allocate, watch)
+        return {row.name: made[row.name] for row in rows}, spent
 
-    def _evaluate(self, dims: Dims) -> Shapes:
-        return evaluate_shapes(self._plan, dims, self._profile)
+    def _prepare(self, dims: Dims) -> Shapes:
+        """The sizes for these input shapes: with what the last run made known, if it had them."""
+        if self._sizes is None or self._sizes.dims != dims:
+            self._sizes = Shapes(self._plan, dims, self._profile)
+        return self._sizes
 
-    def _execute(self, shapes: Shapes, spans: Sequence[Span], watch: Any) -> list[int]:
-        self._check_memory(shapes, spans)
-        memory = Memory(self._plan, shapes, spans)
-        engine = self._reference
-        return Run(self._plan, engine.programs, shapes, memory, engine.float64).execute(watch)
-
-    def _check_memory(self, shapes: Shapes, spans: Sequence[Span]) -> None:
-        """The rules of the native runtime (native/src/launch_table.cc)."""
-        bindings = (*self._plan.inputs, *self._plan.outputs)
-        for i, (b, span) in enumerate(zip(bindings, spans, strict=True)):
-            needed = tensor_bytes(shapes.shape(b.shape), b.dtype, b.name)
-            if span.bytes < needed:
-                raise BindingError(
-                    f"tensor '{b.name}' has {span.bytes} bytes of memory but needs {needed}; "
-                    "bind a larger buffer"
-                )
-            if span.address % b.dtype.itemsize:
-                raise BindingError(
-                    f"the memory of tensor '{b.name}' is not aligned to its elements"
-                )
-            content = pack_content(b.dtype, b.value)
-            if content and span.array()[:needed].tobytes() != content:
-                raise ExecutionError(
-                    f"input '{b.name}' differs from the constant content the engine was built "
-                    "for; pass that content or build the engine again"
-                )
-            for j, other in enumerate(spans[:i]):
-                written = i >= len(self._plan.inputs)
-                apart = span.address >= other.address + other.bytes
-                if written and needed and not apart and other.address < span.address + needed:
-                    raise BindingError(
-                        f"the memory of tensor '{b.name}' overlaps that of '{bindings[j].name}', "
-                        "and one of them is an output; give each output memory of its own"
-                    )
+    def _execute(
+        self,
+        dims: Dims,
+        given: Sequence[Span],
+        allocate: Allocate | None = None,
+        watch: Watch | None = None,
+    ) -> list[int]:
+        engine, shapes = self._reference, self._prepare(dims)
+        bindings = Bindings(self._plan, shapes)
+        memory = Memory(self._plan, shapes, bindings)
+        shapes.forget_run()
+        bindings.bind(given, allocate)
+        machine = Machine(engine.programs, engine.routines, shapes, memory, engine.float64)
+        run = Run(machine, engine.given, watch)
+        run.execute()
+        return run.spent
 
     # ---- the stateful way ---------------------------------------------------------------
 
@@ -156,12 +146,12 @@ class ReferenceContext(ExecutionContext):
         self._reference.row(name)
         bindings = {b.name: b for b in (*self._plan.inputs, *self._plan.outputs)}
         with self._lock:
-            return self._evaluate(self._current()).shape(bindings[name].shape)
+            return self._prepare(self._current()).known_shape(bindings[name].shape)
 
     def profile_in_use(self) -> tuple[int, int]:
         """See ExecutionContext.profile_in_use."""
         with self._lock:
-            index = self._evaluate(self._current()).profile
+            index = self._prepare(self._current()).profile
         return index, self._plan.profiles[index].arena_bytes
 
     def bind(self, name: str, memory: Array | int, size: int | None = None) -> None:
@@ -173,26 +163,23 @@ class ReferenceContext(ExecutionContext):
 
     def _spans(self) -> list[Span]:
         bindings = (*self._plan.inputs, *self._plan.outputs)
-        return [self._given.get(b.name, Span(0, 0)) for b in bindings]
+        return [self._given.get(b.name, NO_MEMORY) for b in bindings]
 
     def execute(self, *, workers: int = 0) -> None:
         """See ExecutionContext.execute."""
         thread_count(workers)
         with self._lock:
-            self._execute(self._evaluate(self._current()), self._spans(), _ignore)
+            self._execute(self._current(), self._spans())
 
     def enqueue(self, stream: Stream) -> None:
         """See ExecutionContext.enqueue."""
         with self._lock:
-            shapes, spans = self._evaluate(self._current()), self._spans()
+            dims, spans = self._current(), self._spans()
+            self._prepare(dims)
 
             def run() -> None:
                 with self._lock:
-                    self._execute(shapes, spans, _ignore)
+                    self._execute(dims, spans)
 
             stream.call(run)
             stream.keep_alive(self, dict(self._bound))
-
-
-def _ignore(_tensor: DebugTensor, _view: Array) -> None:
-    """Watch nothing."""

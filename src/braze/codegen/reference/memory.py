@@ -1,21 +1,21 @@
 """The memory of a run: the plan's buffers at their offsets, watched for mistakes of the planner.
 
-Kernels read and write the real bytes, so a plan that lets buffers overlap computes wrong numbers
-here as it would natively. Beyond that every arena byte knows the buffer that wrote it last: a
-step that reads bytes of another buffer, or bytes nobody wrote, is an error that names both.
+Steps read and write the real bytes, so a plan that lets buffers overlap computes wrong numbers
+here as it would natively. Beyond that every byte of the arena, and of buffers with memory of their
+own, knows the buffer that wrote it last: a step that reads bytes of another buffer, or bytes nobody
+wrote, is an error that names both. A buffer whose size changes loses its content.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from braze.codegen.reference.bindings import Bindings
 from braze.codegen.reference.shapes import Shapes
-from braze.core.errors import EngineFormatError, ShapeError
+from braze.core.errors import EngineFormatError, ExecutionError, ShapeError
 from braze.engine.plan import Plan
 from braze.engine.schema import MIN_ALIGN
 from braze.engine.steps import BufferRef
@@ -25,103 +25,147 @@ NOBODY: Final = -1
 POISON: Final = 0xFF  # NaN as a float, -1 as an integer: no result of a right plan
 
 
+class _Block:
+    """Bytes, and who wrote each MIN_ALIGN of them (where buffers start) last."""
+
+    def __init__(self, size: int) -> None:
+        try:
+            self.data: Array = np.full(size, POISON, np.uint8)
+            self.writers: Array = np.full(-(-size // MIN_ALIGN), NOBODY, np.int32)
+        except (MemoryError, ValueError) as e:  # ValueError: more than an address has room for
+            raise ExecutionError(
+                f"no memory for the {size} bytes of working memory this run needs; "
+                "use fewer contexts or smaller shapes"
+            ) from e
+
+
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Memory given for a binding."""
+class View:
+    """Bytes of a buffer, in place. block, start: where they lie, None for those not watched."""
 
-    address: int
-    bytes: int
+    buffer: int
+    data: Array
+    block: _Block | None = None
+    start: int = 0
 
-    def array(self) -> Array:
-        """Its bytes; the caller keeps them alive."""
-        if not self.bytes:
-            return np.empty(0, np.uint8)
-        memory = (ctypes.c_ubyte * self.bytes).from_address(self.address)
-        return np.frombuffer(memoryview(memory), np.uint8)
-
-
-class Memory:
-    """The buffers of one run."""
-
-    def __init__(self, plan: Plan, shapes: Shapes, bound: Sequence[Span]) -> None:
-        """bound: memory of the inputs, then of the outputs, checked to be large enough."""
-        self.plan = plan
-        profile = plan.profiles[shapes.profile]
-        self._arena = np.full(profile.arena_bytes, POISON, np.uint8)
-        self._writer = np.full(-(-profile.arena_bytes // MIN_ALIGN), NOBODY, np.int32)
-        self._offsets = profile.offsets
-        self._sizes = shapes.sizes
-        # an empty weight may share its offset with the one behind it, which counts
-        stored = zip(plan.weights, plan.weight_data, strict=True)
-        weights = {w.offset: np.frombuffer(d, np.uint8) for w, d in stored if w.bytes}
-        spans = {
-            b.buffer: s for b, s in zip((*plan.inputs, *plan.outputs), bound, strict=True)
-        }  # fmt: skip
-        self._bytes: list[Array] = []
-        for i, buffer in enumerate(plan.buffers):
-            size = shapes.sizes[buffer.bytes]
-            if size < 0:
-                raise ShapeError(f"buffer {i} would have {size} bytes")
-            if buffer.kind == "arena":
-                start = profile.offsets[i]
-                memory = self._arena[start : start + size]
-            elif buffer.kind == "weight":
-                memory = weights.get(buffer.offset, np.empty(0, np.uint8))[:size]
-            else:
-                memory = spans[i].array()[:size]
-            if memory.size != size:
-                raise EngineFormatError(
-                    f"buffer {i} of the engine ({size} bytes) lies outside its memory; "
-                    "build the engine again"
-                )
-            self._bytes.append(memory)
-
-    def bytes_of(self, ref: BufferRef) -> Array:
-        """The bytes `ref` stands for, from its displacement to the buffer's end."""
-        start = 0 if ref.displacement < 0 else self._sizes[ref.displacement]
-        if not 0 <= start <= self._bytes[ref.buffer].size:
-            raise EngineFormatError(
-                f"displacement {start} leaves buffer {ref.buffer}; build the engine again"
-            )
-        return self._bytes[ref.buffer][start:]
-
-    def tensor(
-        self, ref: BufferRef, shape: tuple[int, ...], dtype: np.dtype[Any], where: str
-    ) -> Array:
-        """The tensor at `ref`, in place; raises EngineFormatError when it leaves its buffer."""
-        memory = self.bytes_of(ref)
+    def tensor(self, shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> Array:
+        """The tensor at its beginning; raises EngineFormatError when it leaves the buffer."""
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if size > memory.size:
+        if size > self.data.size:
             raise EngineFormatError(
-                f"{where}: a tensor of {size} bytes leaves buffer {ref.buffer}; "
+                f"{where}: a tensor of {size} bytes leaves buffer {self.buffer}; "
                 "build the engine again"
             )
-        return memory[:size].view(dtype).reshape(shape)
+        return self.data[:size].view(dtype).reshape(shape)
 
-    def check_read(self, ref: BufferRef, tensor: Array, where: str) -> None:
-        """Raise EngineFormatError unless every byte of `tensor` was last written as its buffer."""
-        writers = self._granules(ref, tensor)
-        if writers is None:
-            return
-        for writer in np.unique(writers[writers != ref.buffer]):
+    def part(self, start: int) -> View:
+        """The bytes from `start` on."""
+        return View(self.buffer, self.data[start:], self.block, self.start + start)
+
+    def check_read(self, size: int, where: str) -> None:
+        """Raise EngineFormatError unless this buffer wrote the first `size` bytes last."""
+        writers = self._writers(size)
+        for writer in np.unique(writers[writers != self.buffer]):
             who = "that no step wrote" if writer == NOBODY else f"that buffer {writer} overwrote"
             raise EngineFormatError(
-                f"{where} reads bytes of buffer {ref.buffer} {who}; this is a mistake of the "
+                f"{where} reads bytes of buffer {self.buffer} {who}; this is a mistake of the "
                 "planner, please report it"
             )
 
-    def mark_written(self, ref: BufferRef, tensor: Array) -> None:
-        """Note who wrote these bytes."""
-        writers = self._granules(ref, tensor)
-        if writers is not None:
-            writers[:] = ref.buffer
+    def mark(self, size: int, defined: bool = True) -> None:
+        """Note that this buffer's user wrote the first `size` bytes; undefined: nobody may read."""
+        self._writers(size)[:] = self.buffer if defined else NOBODY
 
-    def _granules(self, ref: BufferRef, tensor: Array) -> Array | None:
-        """The writers of a tensor's bytes, one for MIN_ALIGN bytes (where buffers start)."""
-        if self._offsets[ref.buffer] < 0 or not tensor.size:
-            return None
-        start = address(tensor) - address(self._arena)
-        return self._writer[start // MIN_ALIGN : -(-(start + tensor.nbytes) // MIN_ALIGN)]
+    def _writers(self, size: int) -> Array:
+        if self.block is None or not size:
+            return np.empty(0, np.int32)
+        return self.block.writers[self.start // MIN_ALIGN : -(-(self.start + size) // MIN_ALIGN)]
+
+
+class Memory:
+    """The buffers of one run. Those of known size are checked to lie in their memory at once."""
+
+    def __init__(self, plan: Plan, shapes: Shapes, bindings: Bindings) -> None:
+        self.plan = plan
+        self.bindings = bindings
+        self._shapes = shapes
+        self._offsets = plan.profiles[shapes.profile].offsets
+        self._arena = _Block(plan.profiles[shapes.profile].arena_bytes)
+        self._own: dict[int, _Block] = {}
+        self._last_bytes: dict[int, int] = {}  # of buffers in the arena whose size may change
+        # an empty weight may share its offset with the one behind it, which counts
+        stored = zip(plan.weights, plan.weight_data, strict=True)
+        self._weights = {w.offset: np.frombuffer(d, np.uint8) for w, d in stored if w.bytes}
+        for i, buffer in enumerate(plan.buffers):
+            binding = bindings.index_of.get(i)
+            late = shapes.is_late(buffer.bytes) or (
+                binding is not None and bindings.is_late(binding)
+            )
+            if not late:
+                self._check_place(i)
+
+    def buffer_bytes(self, buffer: int) -> int:
+        """The size of a buffer; raises ShapeError for a negative one."""
+        size = self._shapes.at(self.plan.buffers[buffer].bytes)
+        if size < 0:
+            raise ShapeError(f"buffer {buffer} would have {size} bytes")
+        return size
+
+    def view(self, ref: BufferRef) -> View:
+        """The bytes `ref` stands for, from its displacement to the buffer's end."""
+        size = self.buffer_bytes(ref.buffer)
+        start = 0 if ref.displacement < 0 else self._shapes.at(ref.displacement)
+        if not 0 <= start <= size:
+            raise EngineFormatError(
+                f"displacement {start} leaves buffer {ref.buffer}; build the engine again"
+            )
+        self._check_place(ref.buffer)
+        kind = self.plan.buffers[ref.buffer].kind
+        if kind == "arena":
+            block, first = self._arena_block(ref.buffer, size)
+            return View(ref.buffer, block.data[first + start : first + size], block, first + start)
+        if kind == "weight":
+            return View(ref.buffer, self._weight(ref.buffer)[start:size])
+        memory = self.bindings.memory(self.bindings.index_of[ref.buffer])
+        return View(ref.buffer, memory[start:size])
+
+    def _check_place(self, buffer: int) -> None:
+        """Raise EngineFormatError unless a buffer lies in its memory."""
+        b, size = self.plan.buffers[buffer], self.buffer_bytes(buffer)
+        if b.kind in ("input", "output"):
+            if size > self.bindings.bytes_of(self.bindings.index_of[buffer]):
+                raise EngineFormatError(
+                    f"buffer {buffer} is larger than the tensor bound to it; build the engine again"
+                )
+            return
+        if b.kind == "arena":
+            offset, room = self._offsets[buffer], self._arena.data.size
+        else:
+            offset, room = b.offset, b.offset + self._weight(buffer).size
+        if offset >= 0 and offset + size > room:
+            raise EngineFormatError(
+                f"buffer {buffer} of the engine ({size} bytes at {offset}) lies outside its memory "
+                f"of {room} bytes; build the engine again"
+            )
+
+    def _weight(self, buffer: int) -> Array:
+        return self._weights.get(self.plan.buffers[buffer].offset, np.empty(0, np.uint8))
+
+    def _arena_block(self, buffer: int, size: int) -> tuple[_Block, int]:
+        """Where an arena buffer of `size` bytes lies; content of another size is forgotten."""
+        offset = self._offsets[buffer]
+        if offset < 0:
+            block = self._own.get(buffer)
+            if block is None or block.data.size != size:
+                block = self._own[buffer] = _Block(size)
+            return block, 0
+        before = self._last_bytes.setdefault(buffer, size)
+        if before != size:
+            self._last_bytes[buffer] = size
+            last = -(-(offset + before) // MIN_ALIGN)
+            writers = self._arena.writers[offset // MIN_ALIGN : last]
+            writers[writers == buffer] = NOBODY
+        return self._arena, offset
 
 
 def address(array: Array) -> int:

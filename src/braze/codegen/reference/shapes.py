@@ -1,17 +1,18 @@
-"""What the input shapes of a run give: symbols, the profile, every size, and typed refusals.
+"""The sizes of a run: symbols, the profile, every size, and typed refusals.
 
 The rules are those of the native runtime (native/src/shapes.cc), and so are the messages.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from braze.core.dtypes import DType
-from braze.core.errors import ProfileError, ShapeError
-from braze.engine.plan import Plan, SizeOp
+from braze.core.errors import EngineFormatError, ProfileError, ShapeError
+from braze.engine.plan import AxisSource, Plan, SizeOp
+from braze.engine.validate import late_sizes
 
 Dims = Sequence[tuple[int, ...]]  # one shape an input
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -25,46 +26,120 @@ _OPS: Final[Mapping[str, Callable[[int, int], int]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
-    """profile: the index in use; sizes: the value of every entry of Plan.sizes."""
+class _No(enum.Enum):
+    """Why a size has no value."""
 
-    profile: int
-    sizes: tuple[int, ...]
+    UNKNOWN = enum.auto()  # no step has made it known
+    BAD = enum.auto()  # it overflows or divides by zero
+
+
+class Shapes:
+    """The values of Plan.sizes for given input shapes; late ones change as a run goes on."""
+
+    def __init__(self, plan: Plan, dims: Dims, profile: int | None) -> None:
+        """profile: an index, None for the smallest that fits.
+
+        Raises ShapeError and ProfileError.
+        """
+        self.plan = plan
+        self.dims = dims
+        self._late = late_sizes(plan)
+        self._values: list[int | _No] = [_No.UNKNOWN] * len(plan.sizes)
+        self._symbols = _bind(plan, dims)
+        self.profile = _choose(plan, self._symbols, profile)
+        self._evaluate(False)
+        for i, axis, size, dim in _axes(plan, dims):
+            if dim != self.at(size):
+                raise ShapeError(
+                    f"{_place(plan, i, axis, dim)} where the engine needs {self.at(size)}; "
+                    "pass that shape or build the engine for yours"
+                )
+        self._check_guards(False)
+
+    def at(self, size: int) -> int:
+        """The value of a size; raises ShapeError for a bad one, EngineFormatError if unknown."""
+        value = self._values[size]
+        if isinstance(value, int):
+            return value
+        if value is _No.BAD:
+            raise ShapeError(
+                f"for these input shapes, size {size} of the engine overflows or divides by zero; "
+                "pass other shapes"
+            )
+        raise EngineFormatError(
+            f"size {size} of the engine is used before a step makes it known; "
+            "build the engine again"
+        )
 
     def shape(self, indexes: Sequence[int]) -> tuple[int, ...]:
         """The shape whose sizes stand at `indexes`."""
-        return tuple(self.sizes[i] for i in indexes)
+        return tuple(map(self.at, indexes))
 
+    def known_shape(self, indexes: Sequence[int]) -> tuple[int, ...]:
+        """The same with -1 for what is not known."""
+        values = (self._values[i] for i in indexes)
+        return tuple(v if isinstance(v, int) else -1 for v in values)
 
-@dataclass(frozen=True, slots=True)
-class _Symbol:
-    value: int
-    where: str  # the input axis it came from, for errors
+    def is_late(self, *sizes: int) -> bool:
+        """Whether any of `sizes` is known only in the run."""
+        return any(self._late[s] for s in sizes)
 
+    # ---- in a run -------------------------------------------------------------------------
 
-def evaluate_shapes(plan: Plan, dims: Dims, profile: int | None) -> Shapes:
-    """Sizes and profile for these input shapes; profile: an index, None for the smallest fit.
+    def forget_run(self) -> None:
+        """Begin a run: what the last one made known is unknown again."""
+        if any(self._late):
+            given = {s for s, v in enumerate(self.plan.symbols) if isinstance(v.source, AxisSource)}
+            self._symbols = {s: v for s, v in self._symbols.items() if s in given}
+            self._evaluate(True)
 
-    Raises ShapeError and ProfileError.
-    """
-    symbols = _bind(plan, dims)
-    index = _choose(plan, symbols, profile)
-    shapes = Shapes(index, _sizes(plan, symbols))
-    for i, axis, size, dim in _axes(plan, dims):
-        if dim != shapes.sizes[size]:
-            raise ShapeError(
-                f"{_place(plan, i, axis, dim)} where the engine needs {shapes.sizes[size]}; "
-                "pass that shape or build the engine for yours"
-            )
-    for guard in plan.guards:
-        lhs, rhs = shapes.sizes[guard.lhs], shapes.sizes[guard.rhs]
-        if lhs != rhs:
-            raise ShapeError(
-                f"for these input shapes {guard.what} does not hold ({lhs} and {rhs} must be "
-                "equal); pass shapes for which it does"
-            )
-    return shapes
+    def assign(self, values: Mapping[int, int], forgotten: frozenset[int] = frozenset()) -> None:
+        """Give symbols their values, all at once, and make others unknown.
+
+        Raises ProfileError outside of the profile, ShapeError for a guard that does not hold.
+        """
+        for symbol in forgotten:
+            self._symbols.pop(symbol, None)
+        for symbol, value in values.items():
+            low, _, high = self.plan.profiles[self.profile].ranges[symbol]
+            if not low <= value <= high:
+                raise _outside(self.plan, self.profile, symbol, value)
+            self._symbols[symbol] = value
+        self._evaluate(True)
+        self._check_guards(True)
+
+    def _evaluate(self, late: bool) -> None:
+        for i, op in enumerate(self.plan.sizes):
+            if self._late[i] == late:
+                self._values[i] = self._value(op)
+                if not late:
+                    self.at(i)
+
+    def _value(self, size: SizeOp) -> int | _No:
+        if size.op == "const":
+            return size.a
+        if size.op == "sym":
+            return self._symbols.get(size.a, _No.UNKNOWN)
+        a, b = self._values[size.a], self._values[size.b]
+        if _No.UNKNOWN in (a, b):
+            return _No.UNKNOWN
+        if not isinstance(a, int) or not isinstance(b, int):
+            return _No.BAD
+        if size.op in ("floordiv", "mod") and b == 0:
+            return _No.BAD
+        value = _OPS[size.op](a, b)
+        return value if value in _INT64 else _No.BAD
+
+    def _check_guards(self, late: bool) -> None:
+        for guard in self.plan.guards:
+            lhs, rhs = self._values[guard.lhs], self._values[guard.rhs]
+            if self.is_late(guard.lhs, guard.rhs) != late or not isinstance(lhs, int):
+                continue
+            if isinstance(rhs, int) and lhs != rhs:
+                raise ShapeError(
+                    f"for these input shapes {guard.what} does not hold ({lhs} and {rhs} must be "
+                    "equal); pass shapes for which it does"
+                )
 
 
 def tensor_bytes(shape: Sequence[int], dtype: DType, name: str) -> int:
@@ -90,69 +165,65 @@ def _place(plan: Plan, index: int, axis: int, dim: int) -> str:
     return f"input '{plan.inputs[index].name}' axis {axis} has size {dim}"
 
 
-def _bind(plan: Plan, dims: Dims) -> dict[int, _Symbol]:
-    symbols: dict[int, _Symbol] = {}
+def _of_symbol(plan: Plan, symbol: int, value: int) -> str:
+    """The size that gave a symbol its value, for errors."""
+    source = plan.symbols[symbol].source
+    if isinstance(source, AxisSource):
+        return _place(plan, source.input, source.axis, value)
+    return f"size '{plan.symbols[symbol].name}' of this run is {value}"
+
+
+def _bind(plan: Plan, dims: Dims) -> dict[int, int]:
+    symbols: dict[int, int] = {}
     for i, axis, size, dim in _axes(plan, dims):
-        here = _Symbol(dim, _place(plan, i, axis, dim))
+        here = _place(plan, i, axis, dim)
         if dim < 0:
-            raise ShapeError(f"{here.where}; give it a size of 0 or more")
+            raise ShapeError(f"{here}; give it a size of 0 or more")
         op = plan.sizes[size]
         if op.op != "sym":
             continue
-        first = symbols.setdefault(op.a, here)
-        if first.value != dim:
+        source = plan.symbols[op.a].source
+        assert isinstance(source, AxisSource)  # checked when the plan was read
+        value = symbols[op.a] = dims[source.input][source.axis]
+        if value >= 0 and value != dim:  # a negative one is refused at its own axis
             raise ShapeError(
-                f"{here.where} but {first.where}, and both are the size "
+                f"{here} but {_of_symbol(plan, op.a, value)}, and both are the size "
                 f"'{plan.symbols[op.a].name}': make them equal"
             )
     return symbols
 
 
-def _outside(plan: Plan, profile: int, symbols: Mapping[int, _Symbol]) -> str | None:
-    """Which size lies outside a profile, or None."""
+def _first_outside(plan: Plan, profile: int, symbols: Mapping[int, int]) -> int | None:
+    """The first symbol that lies outside a profile, or None."""
     for s, (low, _, high) in enumerate(plan.profiles[profile].ranges):
-        if s in symbols and not low <= symbols[s].value <= high:
-            return f"{symbols[s].where}, outside {low}..{high}"
+        if s in symbols and not low <= symbols[s] <= high:
+            return s
     return None
 
 
-def _choose(plan: Plan, symbols: Mapping[int, _Symbol], wanted: int | None) -> int:
+def _reason(plan: Plan, profile: int, symbol: int, value: int) -> str:
+    low, _, high = plan.profiles[profile].ranges[symbol]
+    return f"{_of_symbol(plan, symbol, value)}, outside {low}..{high}"
+
+
+def _outside(plan: Plan, profile: int, symbol: int, value: int) -> ProfileError:
+    return ProfileError(
+        f"{_reason(plan, profile, symbol, value)} of profile {profile}; pass a shape in range or "
+        "build the engine with a profile that covers it"
+    )
+
+
+def _choose(plan: Plan, symbols: Mapping[int, int], wanted: int | None) -> int:
     tried = range(len(plan.profiles)) if wanted is None else (wanted,)
-    reasons = {p: _outside(plan, p, symbols) for p in tried}
-    fitting = [p for p in tried if reasons[p] is None]
+    outside = {p: _first_outside(plan, p, symbols) for p in tried}
+    fitting = [p for p in tried if outside[p] is None]
     if fitting:
         return min(fitting, key=lambda p: (plan.profiles[p].arena_bytes, p))
+    reasons = {p: (s, symbols[s]) for p, s in outside.items() if s is not None}
     if len(tried) == 1:
-        raise ProfileError(
-            f"{reasons[tried[0]]} of profile {tried[0]}; pass a shape in range or build the "
-            "engine with a profile that covers it"
-        )
-    listed = "".join(f"; profile {p}: {reason}" for p, reason in reasons.items())
+        raise _outside(plan, tried[0], *reasons[tried[0]])
+    listed = "".join(f"; profile {p}: {_reason(plan, p, *at)}" for p, at in reasons.items())
     raise ProfileError(
         f"the shapes fit none of the {len(tried)} profiles{listed}; pass shapes in range or "
         "build the engine with a profile that covers them"
     )
-
-
-def _sizes(plan: Plan, symbols: Mapping[int, _Symbol]) -> tuple[int, ...]:
-    values: list[int] = []
-    for i, size in enumerate(plan.sizes):
-        value = _size(size, values, symbols)
-        if value is None or value not in _INT64:
-            raise ShapeError(
-                f"for these input shapes, size {i} of the engine overflows or divides by zero; "
-                "pass other shapes"
-            )
-        values.append(value)
-    return tuple(values)
-
-
-def _size(size: SizeOp, values: Sequence[int], symbols: Mapping[int, _Symbol]) -> int | None:
-    if size.op == "const":
-        return size.a
-    if size.op == "sym":
-        return symbols[size.a].value
-    a, b = values[size.a], values[size.b]
-    if size.op in ("floordiv", "mod") and b == 0:
-        return None
-    return _OPS[size.op](a, b)

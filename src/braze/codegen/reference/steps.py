@@ -1,30 +1,30 @@
-"""The steps of a plan, executed one after another over its memory."""
+"""Steps that compute: launches, library calls and copies, over the memory of a run."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from braze.codegen.reference.memory import Memory, overlap
+from braze.codegen.reference import library
+from braze.codegen.reference.library import Routine
+from braze.codegen.reference.memory import Memory, View, overlap
 from braze.codegen.reference.run import run_kernel
 from braze.codegen.reference.shapes import Shapes
 from braze.codegen.reference.symbols import kernel_symbols
 from braze.core.dims import evaluate as evaluate_dim
 from braze.core.errors import EngineFormatError, ExecutionError, ModelError
-from braze.engine.plan import DebugTensor, Module, Plan
-from braze.engine.steps import Launch, Step
+from braze.engine.plan import Module
+from braze.engine.steps import BufferRef, Copy, Launch, LibraryCall
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.in_place import in_place_slots
 from braze.fusion.kernel import Kernel
 from braze.fusion.kernel_text import parse_kernel
 
 Array = np.ndarray[Any, Any]
-# called with a debug tensor and a view of it, after the step that makes it
-Watch = Callable[[DebugTensor, Array], None]
+Straight: TypeAlias = Launch | LibraryCall | Copy
 
 
 @dataclass(frozen=True)
@@ -52,48 +52,49 @@ def read_program(module: Module) -> Program:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run of a plan; float64: accumulate float32 sums and products in float64."""
+class Machine:
+    """What straight steps of one run need.
 
-    plan: Plan
+    programs: of Plan.modules; routines: of the library calls by the number of their step; float64:
+    accumulate float32 sums and products in float64.
+    """
+
     programs: Sequence[Program]
+    routines: Mapping[int, Routine]
     shapes: Shapes
     memory: Memory
     float64: bool
 
-    def execute(self, watch: Watch) -> list[int]:
-        """Run every step in order; returns the nanoseconds each took."""
-        spent = []
-        for i, step in enumerate(self.plan.steps):
-            start = time.perf_counter_ns()
-            STEPS[type(step)](self, step, f"step {i} '{step.name}'{_origins(step)}")
-            spent.append(time.perf_counter_ns() - start)
-            for tensor in self.plan.debug:
-                if tensor.step == i:
-                    shape = self.shapes.shape(tensor.shape)
-                    where = f"debug tensor {tensor.name!r}"
-                    dtype = tensor.dtype.numpy
-                    watch(tensor, self.memory.tensor(tensor.ref, shape, dtype, where))
-        return spent
+    def run(self, step: Straight, number: int, where: str) -> None:
+        """Run one step.
 
-    def launch(self, step: Launch, where: str) -> None:
-        """Run one kernel on the buffers of `step`.
-
-        Raises ExecutionError for data the kernel refuses, EngineFormatError where the plan lets
-        buffers overlap that this kernel needs apart.
+        Raises ExecutionError for data it refuses, EngineFormatError where the plan lets buffers
+        overlap that must be apart or a step read what nobody wrote.
         """
-        program = self.programs[self.plan.kernels[step.kernel].module]
+        if isinstance(step, Launch):
+            self._launch(step, where)
+        elif isinstance(step, Copy):
+            source, target = self._views((step.source, step.target))
+            library.copy(source, target, self.shapes.at(step.bytes), where)
+        else:
+            params = self.shapes.shape(step.params)
+            self.routines[number].run(self._views(step.buffers), params, where)
+
+    def _views(self, refs: Sequence[BufferRef]) -> list[View]:
+        return [self.memory.view(ref) for ref in refs]
+
+    def _launch(self, step: Launch, where: str) -> None:
+        program = self.programs[self.memory.plan.kernels[step.kernel].module]
         kernel = program.kernel
         env = dict(zip(program.symbols, self.shapes.shape(step.params), strict=True))
-        specs = (*kernel.inputs, *program.outputs)
-        tensors = []
-        for ref, spec in zip(step.buffers, specs, strict=True):
+        views, tensors = self._views(step.buffers), []
+        for view, spec in zip(views, (*kernel.inputs, *program.outputs), strict=True):
             shape = tuple(evaluate_dim(d, env) for d in spec.shape)
-            tensors.append(self.memory.tensor(ref, shape, spec.dtype.numpy, where))
+            tensors.append(view.tensor(shape, spec.dtype.numpy, where))
         split = len(kernel.inputs)
         inputs, outputs = tensors[:split], tensors[split:]
-        for ref, tensor in zip(step.buffers, inputs, strict=False):
-            self.memory.check_read(ref, tensor, where)
+        for view, tensor in zip(views, inputs, strict=False):
+            view.check_read(tensor.nbytes, where)
         _check_apart(program, inputs, outputs, where)
         try:
             results = run_kernel(kernel, inputs, env, self.float64)
@@ -101,9 +102,9 @@ class Run:
             raise ExecutionError(
                 f"{where}: an index in the data is out of range ({e}); check the inputs of this run"
             ) from e
-        for ref, tensor, result in zip(step.buffers[split:], outputs, results, strict=True):
+        for view, tensor, result in zip(views[split:], outputs, results, strict=True):
             tensor[...] = result
-            self.memory.mark_written(ref, tensor)
+            view.mark(tensor.nbytes)
 
 
 def _check_apart(
@@ -122,10 +123,3 @@ def _check_apart(
 
 def _planner_mistake(where: str, what: str) -> EngineFormatError:
     return EngineFormatError(f"{where}: {what}; this is a mistake of the planner, please report it")
-
-
-def _origins(step: Step) -> str:
-    return f" (from {', '.join(step.origins)})" if step.origins else ""
-
-
-STEPS: Final[Mapping[type, Callable[[Run, Any, str], None]]] = {Launch: Run.launch}
