@@ -76,7 +76,7 @@ $(VENV)/demo.stamp: $(BIN)/python $(SOURCES)
 	touch $@
 
 $(VENV)/dev.stamp: $(BIN)/python $(SOURCES)
-	$(PIP) install ".[dev,demo,peers]"
+	$(PIP) install ".[dev,demo,peers,cuda]"
 	touch $@
 
 clean:

@@ -67,6 +67,7 @@ LaunchTable& Context::prepare(const int64_t* dims) {
     return *table_;
   }
   const Plan& plan = engine_->plan();
+  runner_.reset();
   Shapes shapes(plan, std::vector<int64_t>(dims, dims + count), profile_);
   const size_t profile = shapes.profile();
   if (arena_profile_ != profile) {
@@ -77,6 +78,7 @@ LaunchTable& Context::prepare(const int64_t* dims) {
     arena_profile_ = profile;
   }
   table_ = std::make_unique<LaunchTable>(*engine_, std::move(shapes), arena_.data());
+  runner_ = engine_->device().runner(*engine_, *table_);
   return *table_;
 }
 
@@ -148,8 +150,9 @@ void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
   // the plan has scratch memory for as many workers as it was built for
   const int32_t workers = std::min<int32_t>(wanted, static_cast<int32_t>(engine_->plan().threads));
   LaunchTable& table = prepare(dims);
-  table.bind(memory, options);
   engine_->verify_weights();
+  if (runner_) return runner_->run(memory, options);
+  table.bind(memory, options);
   execute(*engine_, table, workers, options);
 }
 

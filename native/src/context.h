@@ -54,6 +54,7 @@ class Context {
   Arena arena_;
   std::optional<size_t> arena_profile_;
   std::unique_ptr<LaunchTable> table_;
+  std::unique_ptr<Runner> runner_;  // of table_, where the device has one
 };
 
 }  // namespace braze

@@ -23,6 +23,17 @@ struct Routine {
   std::vector<int64_t> constants;
 };
 
+class Engine;
+class LaunchTable;
+
+// Runs the steps of one launch table on a device that is not the host.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  // One entry a binding; waits for the outputs. Throws what the steps report.
+  virtual void run(const braze_memory* memory, const braze_run_options& options) = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -38,10 +49,18 @@ class Device {
   // Memory aligned as any plan may ask, zero at first. Throws an execution error without memory.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory, int64_t bytes) noexcept = 0;
+  // Null where the host's executor runs the steps. Both must outlive it.
+  virtual std::unique_ptr<Runner> runner(const Engine& engine, LaunchTable& table) {
+    (void)engine;
+    (void)table;
+    return nullptr;
+  }
 };
 
 // The CPU.
 std::unique_ptr<Device> open_cpu();
+// The first NVIDIA GPU; throws a target error where there is none.
+std::unique_ptr<Device> open_cuda();
 
 // Memory of a device.
 class Arena {

@@ -15,6 +15,13 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+bool is_for_cuda(const Plan& plan) {
+  const auto on_device = [](const Buffer& b) { return b.space == format::Space::kDevice; };
+  const auto cubin = [](const Module& m) { return m.kind == format::CodeKind::kCubin; };
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(), on_device) ||
+         std::any_of(plan.modules.begin(), plan.modules.end(), cubin);
+}
+
 }  // namespace
 
 Engine::Engine(EngineBytes bytes, int32_t threads)
@@ -23,7 +30,7 @@ Engine::Engine(EngineBytes bytes, int32_t threads)
       plan_(parse_plan(sections_.manifest.text(), sections_.code.size, sections_.weights.size)),
       threads_(std::min<int32_t>(threads > 0 ? threads : host_cpus(),
                                  static_cast<int32_t>(plan_.threads))),
-      device_(open_cpu()) {
+      device_(is_for_cuda(plan_) ? open_cuda() : open_cpu()) {
   if (threads < 0 || threads > static_cast<int32_t>(format::kMaxWorkers)) {
     fail(BRAZE_ERROR_EXECUTION, "threads is ", threads, ", outside 0..", format::kMaxWorkers);
   }

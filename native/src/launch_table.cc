@@ -126,6 +126,13 @@ void LaunchTable::bind(const braze_memory* memory, const braze_run_options& opti
   }
 }
 
+void LaunchTable::point(const std::vector<unsigned char*>& addresses) {
+  for (const Patch& p : patches_) {
+    unsigned char* const base = addresses[static_cast<size_t>(p.binding)];
+    pointers_[p.pointer] = base ? base + p.displacement : nullptr;
+  }
+}
+
 // Two steps must not overlap in time when one waits for the other, or when different buffers of
 // theirs share bytes of the arena (memory reused after its last reader).
 bool LaunchTable::conflicts(size_t earlier, size_t later) {
@@ -174,14 +181,16 @@ const std::vector<Phase>& LaunchTable::phases(size_t segment) {
 
 void LaunchTable::check_statuses(size_t begin, size_t end) {
   for (size_t step = begin; step < end; ++step) {
-    const int32_t status = statuses_[step];
-    if (status == 0) continue;
-    const bool index = status == BRAZE_KERNEL_INDEX_OUT_OF_RANGE;
-    fail(BRAZE_ERROR_EXECUTION, describe(engine_, step), ": ",
-         index ? "an index in the data is out of range"
-               : "the data has a value the op does not allow",
-         " (status ", status, "); check the inputs of this run");
+    if (statuses_[step] != 0) fail_step(step, statuses_[step]);
   }
+}
+
+void LaunchTable::fail_step(size_t step, int32_t status) const {
+  const bool index = status == BRAZE_KERNEL_INDEX_OUT_OF_RANGE;
+  fail(BRAZE_ERROR_EXECUTION, describe(engine_, step), ": ",
+       index ? "an index in the data is out of range"
+             : "the data has a value the op does not allow",
+       " (status ", status, "); check the inputs of this run");
 }
 
 int64_t LaunchTable::integer(const BufferRef& ref) {

@@ -42,6 +42,12 @@ class LaunchTable {
 
   // Begins a run: checks the caller's memory (one entry a binding) and lets the steps point to it.
   void bind(const braze_memory* memory, const braze_run_options& options);
+  // After bind: lets the steps point to tensors that lie elsewhere for them, one address a binding.
+  void point(const std::vector<unsigned char*>& addresses);
+
+  void** pointers(size_t step) { return &pointers_[entries_[step].first_buffer]; }
+  int64_t* params(size_t step) { return &params_[entries_[step].first_param]; }
+
   // Before the steps of a segment run.
   void enter(size_t segment) {
     if (engine_.plan().segments[segment].late && set_up_for_[segment] != epoch_) set_up(segment);
@@ -55,6 +61,7 @@ class LaunchTable {
   const std::vector<Phase>& phases(size_t segment);
   // Throws the execution error of the first step in [begin, end) that reported bad data.
   void check_statuses(size_t begin, size_t end);
+  [[noreturn]] void fail_step(size_t step, int32_t status) const;
   // Ends a run.
   void finish() { memory_.finish(); }
   // After a run, also one that was given up halfway, so that the next one starts clean.

@@ -40,6 +40,7 @@ class ToyTarget:
     name: str = "toy"
     threads: int = 1
     alignment: int = 64
+    space: str = "host"
     fingerprint: str = "toy"
 
     def describe(self) -> dict[str, Any]:
@@ -79,11 +80,11 @@ class ToyBackend:
 
     def can_measure(self) -> bool:
         return False  # so that no workload is asked for, as no packing is without templates
+    def compile_ahead(self, wanted: Any) -> Any:
+        return {}
 
     def workload(self, kernel: Kernel, sizes: Mapping[str, int]) -> Any: ...
-
     def pack(self, array: Any, packing: Packing) -> Any: ...
-
     def require(self) -> None: ...
 
     def load(self, plan: Plan) -> Any:
@@ -113,8 +114,8 @@ def nest_source(nest: LoopNest, inputs: int) -> list[str]:
         if s.mode != "set" or s.over not in ("outer", "all"):
             raise CompileError(f"the toy has no store over {s.over} of mode {s.mode}")
         place = ", ".join(map(source, s.index)) or "()"
-        lines += [inner if s.over == "all" else "        if True:"]
-        lines.append(f"            t{inputs + s.slot}[{place}] = {source(s.expr)}")
+        target = f"            t{inputs + s.slot}[{place}] = {source(s.expr)}"
+        lines += [inner if s.over == "all" else "        if True:", target]
     return lines
 
 
@@ -133,9 +134,9 @@ class ToyEngine:
     def __call__(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         p, size = self.plan, [op.a for op in self.plan.sizes]
         memory = [np.zeros(size[b.bytes], np.uint8) for b in p.buffers]
-        weights = iter(p.weight_data)  # in the order of their buffers
-        for b in (b for b in range(len(memory)) if p.buffers[b].kind == "weight"):
-            memory[b] = np.frombuffer(next(weights), np.uint8)
+        weights = (b for b in range(len(memory)) if p.buffers[b].kind == "weight")
+        for b, data in zip(weights, p.weight_data, strict=True):
+            memory[b] = np.frombuffer(data, np.uint8)
         for b in p.inputs:
             memory[b.buffer] = np.ascontiguousarray(feeds[b.name]).reshape(-1).view(np.uint8)
         for step in p.steps:

@@ -7,12 +7,13 @@ passes and fusion see only its `Abilities`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from braze.core.config import Effort
+from braze.core.errors import CompileError
 from braze.core.target import Target
 from braze.engine.plan import Plan
 from braze.fusion.kernel import CompiledKernel, Kernel, Packing, Tactic
@@ -54,6 +55,14 @@ class Backend(Abilities, Protocol):
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         """Code of `kernel` by one of its tactics; raises CompileError."""
+
+    def compile_ahead(
+        self, wanted: Sequence[tuple[Kernel, Tactic]]
+    ) -> Mapping[int, CompiledKernel | CompileError]:
+        """Code of those that are worth compiling side by side, by their position in `wanted`.
+
+        A CompileError stands for a tactic that fails; `compile` is called for what is left out.
+        """
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
         """The code as text for people; raises ConfigError for a form that it does not have.

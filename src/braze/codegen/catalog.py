@@ -8,6 +8,7 @@ from typing import Final
 
 from braze.codegen.backend import Backend
 from braze.codegen.cpu.target import ISAS
+from braze.codegen.cuda.target import SHARED_BYTES
 from braze.codegen.reference.target import FLOAT64
 from braze.core.errors import ConfigError
 
@@ -30,6 +31,12 @@ def _cpu(variant: str, threads: int) -> Backend:
     return cpu_backend(variant, threads)
 
 
+def _cuda(variant: str, threads: int) -> Backend:
+    from braze.codegen.cuda.backend import cuda_backend
+
+    return cuda_backend(variant, threads)
+
+
 def _reference(variant: str, threads: int) -> Backend:
     from braze.codegen.reference.backend import reference_backend
 
@@ -38,6 +45,7 @@ def _reference(variant: str, threads: int) -> Backend:
 
 BACKENDS: Final[dict[str, Entry]] = {
     "cpu": Entry(_cpu, tuple(ISAS)),
+    "cuda": Entry(_cuda, tuple(SHARED_BYTES)),
     "reference": Entry(_reference, (FLOAT64,)),
 }
 

@@ -26,6 +26,10 @@ class Target(Protocol):
         """Bytes that every buffer's address is a multiple of; a power of two."""
 
     @property
+    def space(self) -> str:
+        """Where memory of its kernels lies: "host" or "device"."""
+
+    @property
     def fingerprint(self) -> str:
         """Everything that a measured time depends on besides the code: machine, threads, caches."""
 

@@ -97,16 +97,40 @@ class HostLaunch:
     parallel: bool
     scratch_bytes: Dim = 0
 
+    def workspace(self, threads: int) -> Dim:
+        """Bytes of the extra buffer."""
+        return self.scratch_bytes * threads
+
+
+@dataclass(frozen=True, slots=True)
+class GridLaunch:
+    """Run by a device in `grid` blocks of `block` threads that share `shared_bytes` each.
+
+    scratch_bytes: bytes of workspace of the launch (0: none), in one extra buffer behind the
+    outputs.
+    """
+
+    grid: Dim
+    block: int
+    shared_bytes: int
+    scratch_bytes: Dim = 0
+
+    def workspace(self, threads: int) -> Dim:
+        """Bytes of the extra buffer."""
+        return self.scratch_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
     """Code for one kernel and tactic, and how it is launched.
 
     params: the sizes the code reads at run time, in order. packings: constant slots that must be
-    repacked. Buffers are passed as: inputs in slot order, outputs in slot order, scratch.
+    repacked. Buffers are passed as: inputs in slot order, outputs in slot order, scratch. then: a
+    second launch on the same buffers, for a kernel that is more than one.
     """
 
     code: Code
     params: tuple[Dim, ...]
-    launch: HostLaunch
+    launch: HostLaunch | GridLaunch
     packings: tuple[tuple[int, Packing], ...] = ()
+    then: CompiledKernel | None = None

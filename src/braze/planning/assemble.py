@@ -29,7 +29,7 @@ from braze.engine.plan import (
 from braze.engine.steps import BufferRef
 from braze.engine.steps import Launch as LaunchStep
 from braze.fusion.in_place import in_place_slots
-from braze.fusion.kernel import Code, Packing
+from braze.fusion.kernel import Code, CompiledKernel, GridLaunch, Packing
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Value
 from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
@@ -66,6 +66,7 @@ class _Assembler:
     weight_data: list[np.ndarray[Any, Any]] = field(default_factory=list)
     weight_of: dict[tuple[str, Packing | None], int] = field(default_factory=dict)
     weight_bytes: int = 0
+    last_step: list[int] = field(default_factory=list)  # of each launch
 
     def new(self, storage: _Storage) -> int:
         self.storages.append(storage)
@@ -122,7 +123,7 @@ def assemble(
     )
     guards = tuple(Guard(a.sizes.index(g.lhs), a.sizes.index(g.rhs), g.what) for g in graph.guards)
     watched = tuple(_debug(a, v) for v in debug)
-    buffers = tuple(Buffer(s.kind, a.sizes.index(s.bytes), s.offset, s.name) for s in a.storages)
+    buffers = tuple(_buffer(a, s) for s in a.storages)
     return Plan(
         target=TargetRecord(target.name, target.alignment, target.describe()),
         threads=target.threads,
@@ -141,6 +142,12 @@ def assemble(
         record=record,
         weight_data=tuple(a.weight_data),
     )
+
+
+def _buffer(a: _Assembler, s: _Storage) -> Buffer:
+    """What kernels keep lies in the target's memory; what callers bind, in the host's."""
+    own = a.target.space if s.kind in ("arena", "weight") else "host"
+    return Buffer(s.kind, a.sizes.index(s.bytes), s.offset, s.name, own)
 
 
 def _symbol_axes(graph: Graph) -> dict[str, AxisSource]:
@@ -222,48 +229,88 @@ class _Hazards:
         return tuple(sorted(after - {index}))
 
 
+@dataclass
+class _Code:
+    """Modules and kernels of a plan; equal code is stored once."""
+
+    modules: list[Module] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    index_of: dict[tuple[Code, int, int], int] = field(default_factory=dict)
+
+    def kernel(self, c: CompiledKernel) -> int:
+        """Index of the kernel of `c`."""
+        grid = c.launch if isinstance(c.launch, GridLaunch) else GridLaunch(1, 0, 0)
+        key = (c.code, grid.block, grid.shared_bytes)
+        if key not in self.index_of:
+            self.index_of[key] = len(self.kernels)
+            module = len(self.modules)
+            self.kernels.append(Kernel(c.code.entry, module, grid.block, grid.shared_bytes))
+            self.modules.append(Module(c.code.kind, c.code.needs, c.code.data))
+        return self.index_of[key]
+
+
 def _steps(
     a: _Assembler,
 ) -> tuple[tuple[LaunchStep, ...], tuple[Module, ...], tuple[Kernel, ...]]:
-    codes: dict[Code, int] = {}
-    modules: list[Module] = []
-    kernels: list[Kernel] = []
+    code = _Code()
     steps: list[LaunchStep] = []
     hazards = _Hazards()
     for i, launch in enumerate(a.launches):
-        c = launch.compiled
-        if c.code not in codes:
-            codes[c.code] = len(kernels)
-            kernels.append(Kernel(c.code.entry, len(modules)))
-            modules.append(Module(c.code.kind, c.code.needs, c.code.data))
-        packings = dict(c.packings)
-        refs = []
-        for slot, v in enumerate(launch.lowered.inputs):
-            base = a.partition.base(v)
-            if base in a.graph.constants:
-                refs.append(BufferRef(a.weight(base, packings.get(slot))))
-            else:
-                refs.append(BufferRef(a.of_value[base]))
-        reads = [r.buffer for r in refs]
-        refs += [BufferRef(a.of_value[v]) for v in launch.lowered.region.outputs]
-        writes = [r.buffer for r in refs[len(reads) :]]
-        if c.launch.scratch_bytes != 0:
-            scratch = _Storage("arena", c.launch.scratch_bytes * a.target.threads, "scratch", i, i)
-            refs.append(BufferRef(a.new(scratch)))
-        region = launch.lowered.region
-        steps.append(
-            LaunchStep(
-                kernel=codes[c.code],
-                name=f"{region.root.name} [{region.label}]",
-                buffers=tuple(refs),
-                params=tuple(a.sizes.index(substitute(p, launch.lowered.places)) for p in c.params),
-                parallel=c.launch.parallel,
-                after=hazards.step(i, reads, writes),
-                origins=region.origins,
-                tactic=str(launch.tactic),
-            )
-        )
-    return tuple(steps), tuple(modules), tuple(kernels)
+        reads = _inputs_of(a, launch)
+        writes = [BufferRef(a.of_value[v]) for v in launch.lowered.region.outputs]
+        piece: CompiledKernel | None = launch.compiled
+        while piece is not None:
+            refs = [*reads, *writes]
+            scratch = piece.launch.workspace(a.target.threads)
+            if scratch != 0:
+                refs.append(BufferRef(a.new(_Storage("arena", scratch, "scratch", i, i))))
+            first = piece is launch.compiled
+            seen = reads if first else [*reads, *writes]
+            after = hazards.step(len(steps), [r.buffer for r in seen], [r.buffer for r in writes])
+            steps.append(_step(a, launch, piece, code.kernel(piece), tuple(refs), after))
+            piece = piece.then
+        a.last_step.append(len(steps) - 1)
+    return tuple(steps), tuple(code.modules), tuple(code.kernels)
+
+
+def _inputs_of(a: _Assembler, launch: Launch) -> list[BufferRef]:
+    """The buffers of a kernel's input slots."""
+    packings = dict(launch.compiled.packings)
+    refs = []
+    for slot, v in enumerate(launch.lowered.inputs):
+        base = a.partition.base(v)
+        if base in a.graph.constants:
+            refs.append(BufferRef(a.weight(base, packings.get(slot))))
+        else:
+            refs.append(BufferRef(a.of_value[base]))
+    return refs
+
+
+def _step(
+    a: _Assembler,
+    launch: Launch,
+    piece: CompiledKernel,
+    kernel: int,
+    refs: tuple[BufferRef, ...],
+    after: tuple[int, ...],
+) -> LaunchStep:
+    region = launch.lowered.region
+    how = piece.launch
+    places = launch.lowered.places
+    grid: tuple[int, ...] = ()
+    if isinstance(how, GridLaunch):
+        grid = (a.sizes.index(substitute(how.grid, places)),)
+    return LaunchStep(
+        kernel=kernel,
+        name=f"{region.root.name} [{region.label}]",
+        buffers=refs,
+        params=tuple(a.sizes.index(substitute(p, places)) for p in piece.params),
+        parallel=isinstance(how, GridLaunch) or how.parallel,
+        after=after,
+        origins=region.origins,
+        tactic=str(launch.tactic),
+        grid=grid,
+    )
 
 
 def _binding(
@@ -292,4 +339,4 @@ def _debug(a: _Assembler, v: Value) -> DebugTensor:
     base = a.partition.base(v)
     made = [i for i, x in enumerate(a.launches) if base in x.lowered.region.outputs]
     shape = tuple(a.sizes.index(d) for d in v.shape)
-    return DebugTensor(v.name, v.dtype, shape, BufferRef(a.of_value[base]), made[0])
+    return DebugTensor(v.name, v.dtype, shape, BufferRef(a.of_value[base]), a.last_step[made[0]])

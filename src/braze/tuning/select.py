@@ -73,6 +73,7 @@ class Tuner:
     cache: TimingCache
     trace: Trace
     _compiled: dict[tuple[str, Tactic], CompiledKernel] = field(default_factory=dict)
+    _failed: dict[tuple[str, Tactic], CompileError] = field(default_factory=dict)
 
     def candidates(self, lowered: Sequence[LoweredRegion]) -> list[Candidates]:
         """The distinct kernels in order of first use; raises CompileError for one without code."""
@@ -93,6 +94,12 @@ class Tuner:
         """The same with times, where the effort and the machine allow to measure them."""
         if not self.effort.measure or not self.backend.can_measure():
             return list(kernels)
+        self._compile_ahead([
+            (k.text, k.kernel, t)
+            for k in kernels
+            for t, key in zip(k.tactics, self._keys(k), strict=True)
+            if len(k.tactics) > 1 and self.cache.get(key) is None
+        ])
         out = []
         for i, k in enumerate(kernels):
             out.append(self._measured(k) if len(k.tactics) > 1 else k)
@@ -116,6 +123,7 @@ class Tuner:
                     chosen=str(k.tactics[index]),
                     candidates=[str(t) for t in k.tactics],
                 )
+        self._compile_ahead([(k.text, k.kernel, tactic_of[k.text]) for k in kernels])
         out = []
         for i, low in enumerate(lowered):
             text = kernel_text(low.kernel)
@@ -126,14 +134,31 @@ class Tuner:
 
     def _compile(self, kernel: Kernel, text: str, tactic: Tactic) -> CompiledKernel:
         key = (text, tactic)
+        if key in self._failed:
+            raise self._failed[key]
         if key not in self._compiled:
             self._compiled[key] = self.backend.compile(kernel, tactic)
         return self._compiled[key]
 
-    def _measured(self, k: Candidates) -> Candidates:
+    def _compile_ahead(self, wanted: Sequence[tuple[str, Kernel, Tactic]]) -> None:
+        """What the backend likes to compile side by side."""
+        missing = [w for w in wanted if (w[0], w[2]) not in self._compiled]
+        made = self.backend.compile_ahead([(kernel, tactic) for _, kernel, tactic in missing])
+        for i, code in made.items():
+            text, _, tactic = missing[i]
+            if isinstance(code, CompileError):
+                self._failed[text, tactic] = code
+            else:
+                self._compiled[text, tactic] = code
+
+    def _keys(self, k: Candidates) -> list[str]:
+        """Timing-cache keys of a kernel's tactics."""
         sizes = ",".join(f"{name}={v}" for name, v in sorted(self.sizes.items()))
         generator, machine = self.backend.generator, self.backend.target.fingerprint
-        keys = [TimingCache.key(generator, k.text, str(t), sizes, machine) for t in k.tactics]
+        return [TimingCache.key(generator, k.text, str(t), sizes, machine) for t in k.tactics]
+
+    def _measured(self, k: Candidates) -> Candidates:
+        keys = self._keys(k)
         known = [self.cache.get(key) for key in keys]
         missing = [i for i, seconds in enumerate(known) if seconds is None]
         if missing:
@@ -147,6 +172,9 @@ class Tuner:
                 ) from None
         for i in missing:
             best = min((t for t in known if t is not None), default=float("inf"))
+            if (k.text, k.tactics[i]) in self._failed and i + 1 < len(k.tactics):
+                known[i] = float("inf")  # a tactic that does not compile is slower than any other
+                continue
             compiled = self._compile(k.kernel, k.text, k.tactics[i])
             seconds = work.seconds(compiled, best)
             known[i] = seconds

@@ -17,7 +17,7 @@ from braze.codegen.cpu.measure import CpuWorkload
 from braze.codegen.cpu.packing import pack_anchor
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
-from braze.core.errors import ConfigError
+from braze.core.errors import CompileError, ConfigError
 from braze.core.target import Preferences
 from braze.core.version import __version__
 from braze.engine.plan import Plan
@@ -74,6 +74,11 @@ class CpuBackend:
         if isinstance(kernel, LoopKernel):
             return compile_loops(kernel, tactic, self.target)
         return compile_anchor(kernel, tactic, self.target)
+
+    def compile_ahead(
+        self, wanted: Sequence[tuple[Kernel, Tactic]]
+    ) -> Mapping[int, CompiledKernel | CompileError]:
+        return {}
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
         if form not in LISTINGS:

@@ -11,7 +11,7 @@ from braze.codegen.cpu.packing import pack_anchor
 from braze.core.dims import Dim, evaluate
 from braze.core.dtypes import BOOL, DType
 from braze.expr.loops import LoopKernel, TensorSpec
-from braze.fusion.kernel import CompiledKernel, Kernel
+from braze.fusion.kernel import CompiledKernel, HostLaunch, Kernel
 from braze.runtime.native import LoadedKernel
 
 Array = np.ndarray[Any, Any]
@@ -44,6 +44,7 @@ class CpuWorkload:
 
     def seconds(self, compiled: CompiledKernel, give_up_above: float) -> float:
         """Best time of one launch; stops early when it is far above `give_up_above`."""
+        assert isinstance(compiled.launch, HostLaunch)
         inputs = list(self._inputs)
         for slot, packing in compiled.packings:
             inputs[slot] = np.ascontiguousarray(pack_anchor(inputs[slot], packing))

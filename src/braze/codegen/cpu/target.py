@@ -98,6 +98,10 @@ class CpuTarget:
         return MIN_ALIGN
 
     @property
+    def space(self) -> str:
+        return "host"
+
+    @property
     def vector_bits(self) -> int:
         return self.features.vector_bits
 

@@ -13,7 +13,7 @@ from braze.codegen.reference.symbols import kernel_symbols
 from braze.codegen.reference.target import ReferenceTarget
 from braze.core.config import Effort
 from braze.core.dims import sym
-from braze.core.errors import ConfigError, ExecutionError
+from braze.core.errors import CompileError, ConfigError, ExecutionError
 from braze.core.target import Preferences
 from braze.core.version import __version__
 from braze.engine.plan import Plan
@@ -57,6 +57,11 @@ class ReferenceBackend:
         params = tuple(sym(name) for name in kernel_symbols(kernel))
         code = Code("text", "kernel", self.target.name, kernel_text(kernel).encode("ascii"))
         return CompiledKernel(code, params, HostLaunch(parallel=False))
+
+    def compile_ahead(
+        self, wanted: Sequence[tuple[Kernel, Tactic]]
+    ) -> Mapping[int, CompiledKernel | CompileError]:
+        return {}
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
         raise ConfigError(

@@ -29,6 +29,10 @@ class ReferenceTarget:
         return MIN_ALIGN
 
     @property
+    def space(self) -> str:
+        return "host"
+
+    @property
     def fingerprint(self) -> str:
         return self.name
 

@@ -1,0 +1,59 @@
+// The CUDA driver library, opened when an engine first needs it; nothing of CUDA is linked.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace braze {
+
+using CuAddress = uint64_t;  // of device memory
+using CuHandle = void*;      // of a context, module, function, stream, event or graph
+
+// The functions of libcuda that the runtime calls, by their versioned names. Each returns 0 on
+// success. https://docs.nvidia.com/cuda/cuda-driver-api
+struct CudaDriver {
+  // Throws a target error where there is no driver or no device.
+  static const CudaDriver& get();
+
+  int (*init)(unsigned);
+  int (*device_get)(int*, int);
+  int (*device_attribute)(int*, int attribute, int device);
+  int (*device_name)(char*, int, int device);
+  int (*context_retain)(CuHandle*, int device);
+  int (*context_push)(CuHandle);
+  int (*context_pop)(CuHandle*);
+  int (*module_load)(CuHandle*, const void* image);
+  int (*module_unload)(CuHandle);
+  int (*module_function)(CuHandle*, CuHandle module, const char* name);
+  int (*function_set)(CuHandle, int attribute, int value);
+  int (*allocate)(CuAddress*, size_t);
+  int (*free)(CuAddress);
+  int (*to_device)(CuAddress, const void*, size_t, CuHandle stream);
+  int (*to_host)(void*, CuAddress, size_t, CuHandle stream);
+  int (*on_device)(CuAddress, CuAddress, size_t, CuHandle stream);
+  int (*fill)(CuAddress, unsigned char, size_t, CuHandle stream);
+  int (*pointer_attribute)(void*, int attribute, CuAddress);
+  int (*stream_create)(CuHandle*, unsigned flags);
+  int (*stream_destroy)(CuHandle);
+  int (*stream_wait)(CuHandle);
+  int (*capture_begin)(CuHandle stream, int mode);
+  int (*capture_end)(CuHandle stream, CuHandle* graph);
+  int (*graph_instantiate)(CuHandle*, CuHandle graph, unsigned long long flags);
+  int (*graph_launch)(CuHandle, CuHandle stream);
+  int (*graph_exec_destroy)(CuHandle);
+  int (*graph_destroy)(CuHandle);
+  int (*launch)(CuHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                CuHandle stream, void** arguments, void** extra);
+  int (*event_create)(CuHandle*, unsigned flags);
+  int (*event_destroy)(CuHandle);
+  int (*event_record)(CuHandle, CuHandle stream);
+  int (*event_wait)(CuHandle);
+  int (*event_elapsed)(float* milliseconds, CuHandle start, CuHandle end);
+  int (*error_name)(int, const char**);
+};
+
+// Throws an execution error that names the driver call unless `code` is 0.
+void cuda_check(int code, const char* what);
+
+}  // namespace braze

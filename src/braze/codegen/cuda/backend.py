@@ -1,0 +1,193 @@
+"""The CUDA backend: Triton templates compiled to cubins, with or without a GPU at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from braze.codegen.cuda.driver import find_card
+from braze.codegen.cuda.measure import CudaWorkload
+from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.cuda.tactics import (
+    attention_tactics,
+    nest_tactics,
+    product_tactics,
+    select_tactics,
+    tile_of,
+)
+from braze.codegen.cuda.target import SHARED_BYTES, CudaTarget
+from braze.codegen.cuda.triton.attention import attention_source
+from braze.codegen.cuda.triton.conv import conv_source
+from braze.codegen.cuda.triton.cubin import Cubin, compile_cubin, listing_of, triton_version
+from braze.codegen.cuda.triton.matmul import matmul_source
+from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
+from braze.codegen.cuda.triton.pool import compile_all
+from braze.codegen.cuda.triton.select import select_source
+from braze.core.config import Effort
+from braze.core.dtypes import BF16, F16, F32, I8, I32
+from braze.core.errors import CompileError, ConfigError, TargetError
+from braze.core.target import Preferences
+from braze.core.version import __version__
+from braze.engine.plan import Plan
+from braze.expr.loops import LoopKernel, TensorSpec
+from braze.fusion.kernel import Code, CompiledKernel, GridLaunch, Kernel, Packing, Tactic
+from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
+from braze.runtime.engine import Engine
+
+REVISION: Final = 1  # change with every change to what a tactic means
+DEFAULT: Final = "sm_90"
+LARGEST_HEAD: Final = 256
+FEW: Final = 4  # so few are compiled before workers have started
+FLOATS: Final = (F32, F16, BF16)
+
+
+def cuda_backend(variant: str, threads: int) -> CudaBackend:
+    """The backend for a compute capability ("": the card here; TargetError where there is none)."""
+    card = find_card()
+    if variant and (card is None or card.capability != variant):
+        return CudaBackend(CudaTarget(variant, threads))
+    if card is None:
+        raise TargetError(
+            "target 'cuda' needs an NVIDIA GPU and its driver here; name the card to compile for, "
+            f"such as 'cuda:{DEFAULT}', to build an engine for another machine"
+        )
+    if card.capability not in SHARED_BYTES:
+        raise TargetError(
+            f"the GPU here ({card.name}) is {card.capability}, which is not one of "
+            f"{', '.join(SHARED_BYTES)}; use target='cpu'"
+        )
+    return CudaBackend(CudaTarget(card.capability, threads, card.name, card.driver))
+
+
+@dataclass(frozen=True)
+class CudaBackend:
+    """Implements `braze.codegen.backend.Backend`."""
+
+    target: CudaTarget
+
+    @property
+    def preferences(self) -> Preferences:
+        return Preferences(channels_last=frozenset({1, 2, 3}), max_cost=2000)
+
+    @property
+    def generator(self) -> str:
+        return f"braze {__version__} cuda {REVISION} triton {triton_version()}"
+
+    def supports(
+        self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+    ) -> str | None:
+        types = [i.dtype for i in inputs[:2]]
+        if isinstance(spec, SelectSpec):
+            return None
+        if isinstance(spec, AttentionSpec):
+            if types[0] not in FLOATS or len({i.dtype for i in inputs[:3]}) > 1:
+                return f"attention of {types[0]} has no template"
+            for size in (spec.head_dim, spec.value_dim):
+                if not isinstance(size, int) or size > LARGEST_HEAD:
+                    return f"heads of {size} do not fit into registers"
+            return None
+        products = types[0] in FLOATS and spec.acc is F32
+        if types[0] is I8 and spec.acc is I32:
+            products = isinstance(spec, MatmulSpec)
+        if not products or types[0] != types[1]:
+            return f"products of {types[0]} and {types[1]} in {spec.acc} have no template"
+        if isinstance(spec, ConvSpec):
+            if 1 not in constant:
+                return "its weight is not constant"
+            if spec.groups > 1 and spec.in_channels == spec.groups:
+                return "a depthwise window is no product"
+        return None
+
+    def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
+        if isinstance(kernel, LoopKernel):
+            return nest_tactics(kernel, effort)
+        if self.supports(kernel.spec, kernel.inputs, kernel.constant) is not None:
+            return ()
+        if isinstance(kernel.spec, AttentionSpec):
+            return attention_tactics(kernel, effort)
+        if isinstance(kernel.spec, SelectSpec):
+            return select_tactics(effort)
+        return product_tactics(kernel, self.target.shared_bytes, effort)
+
+    def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
+        sources = self.sources(kernel, tactic)
+        cubins = [compile_cubin(s, self.target.number) for s in sources]
+        return self._joined(kernel, sources, cubins)
+
+    def compile_ahead(
+        self, wanted: Sequence[tuple[Kernel, Tactic]]
+    ) -> Mapping[int, CompiledKernel | CompileError]:
+        if len(wanted) < FEW:
+            return {}
+        sources = [self.sources(kernel, tactic) for kernel, tactic in wanted]
+        flat = [s for group in sources for s in group]
+        cubins = iter(compile_all(flat, self.target.number, len(os.sched_getaffinity(0))))
+        done: dict[int, CompiledKernel | CompileError] = {}
+        for i, group in enumerate(sources):
+            made = [next(cubins) for _ in group]
+            failed = [c for c in made if isinstance(c, CompileError)]
+            good = [c for c in made if isinstance(c, Cubin)]
+            done[i] = failed[0] if failed else self._joined(wanted[i][0], group, good)
+        return done
+
+    def _joined(
+        self, kernel: Kernel, sources: Sequence[TritonSource], cubins: Sequence[Cubin]
+    ) -> CompiledKernel:
+        """The launches of one kernel as a chain."""
+        packings: tuple[tuple[int, Packing], ...] = ()
+        if not isinstance(kernel, LoopKernel) and isinstance(kernel.spec, ConvSpec):
+            groups = (("groups", kernel.spec.groups),)
+            packings = ((1, Packing("taps", kernel.inputs[1].dtype, groups)),)
+        done: CompiledKernel | None = None
+        for source, cubin in reversed(list(zip(sources, cubins, strict=True))):
+            code = Code("cubin", cubin.entry, self.target.capability, cubin.code)
+            launch = GridLaunch(source.grid, cubin.threads, cubin.shared)
+            done = CompiledKernel(code, source.params, launch, packings, done)
+        assert done is not None, "a kernel without nests"
+        return done
+
+    def sources(self, kernel: Kernel, tactic: Tactic) -> tuple[TritonSource, ...]:
+        """The launches of `kernel` by one of its tactics."""
+        if isinstance(kernel, LoopKernel):
+            p = {k: int(v) for k, v in tactic.parameters}
+            return nest_sources(kernel, p["rows"], p["columns"], p["warps"])
+        if isinstance(kernel.spec, AttentionSpec):
+            return (attention_source(kernel, tile_of(tactic)),)
+        if isinstance(kernel.spec, ConvSpec):
+            return (conv_source(kernel, tile_of(tactic)),)
+        if isinstance(kernel.spec, SelectSpec):
+            return (select_source(kernel, tile_of(tactic)),)
+        return (matmul_source(kernel, tile_of(tactic)),)
+
+    def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
+        sources = self.sources(kernel, tactic)
+        if form == "ir":
+            return "\n\n".join(s.text for s in sources)
+        if form == "asm":
+            return "\n\n".join(listing_of(s, self.target.number) for s in sources)
+        raise ConfigError(f"there is no listing {form!r}; use ir or asm")
+
+    def pack(self, array: np.ndarray[Any, Any], packing: Packing) -> np.ndarray[Any, Any]:
+        return pack_constant(array, packing)
+
+    def can_measure(self) -> bool:
+        return bool(self.target.card)
+
+    def workload(self, kernel: Kernel, sizes: Mapping[str, int]) -> CudaWorkload:
+        return CudaWorkload(kernel, sizes)
+
+    def require(self) -> None:
+        card = find_card()
+        if card is None or card.capability != self.target.capability:
+            here = "no NVIDIA GPU" if card is None else f"{card.name} ({card.capability})"
+            raise TargetError(
+                f"the engine needs a GPU of compute capability {self.target.capability} and this "
+                f"machine has {here}; use `braze.compile` to make an engine for another machine"
+            )
+
+    def load(self, plan: Plan) -> Engine:
+        return Engine.from_plan(plan)

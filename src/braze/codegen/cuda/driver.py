@@ -1,0 +1,142 @@
+"""The CUDA driver through ctypes: what tuning needs to run a cubin and time it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from braze.core.errors import ExecutionError
+
+Array = np.ndarray[Any, Any]
+MAX_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+FREE_SHARED = 48 << 10  # more must be asked for
+OUT_OF_MEMORY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU: its name, compute capability ("sm_90") and the driver's version ("13.0")."""
+
+    name: str
+    capability: str
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A loaded kernel and how a block of it is launched."""
+
+    handle: ctypes.c_void_p
+    threads: int
+    shared: int
+
+
+class Driver:
+    """The primary context of device 0. Raises OSError where there is no driver library."""
+
+    def __init__(self) -> None:
+        self._lib = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        self._device, context = ctypes.c_int(), ctypes.c_void_p()
+        self.call("cuDeviceGet", ctypes.byref(self._device), 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
+        self._context = context
+        self.bind()
+
+    def bind(self) -> None:
+        """Make the context that of the calling thread."""
+        self.call("cuCtxSetCurrent", self._context)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a driver function; raises MemoryError or ExecutionError."""
+        code = getattr(self._lib, name)(*arguments)
+        if code == OUT_OF_MEMORY:
+            raise MemoryError(name)
+        if code:
+            raise ExecutionError(
+                f"the CUDA driver's {name} failed with error {code}; "
+                "check the GPU with nvidia-smi and run again"
+            )
+
+    def card(self) -> Card:
+        """What the device is."""
+        name = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", name, 256, self._device)
+        numbers = [ctypes.c_int() for _ in range(3)]
+        self.call("cuDeviceGetAttribute", ctypes.byref(numbers[0]), MAJOR, self._device)
+        self.call("cuDeviceGetAttribute", ctypes.byref(numbers[1]), MINOR, self._device)
+        self.call("cuDriverGetVersion", ctypes.byref(numbers[2]))
+        major, minor, version = (n.value for n in numbers)
+        driver = f"{version // 1000}.{version % 1000 // 10}"
+        return Card(name.value.decode(), f"sm_{major}{minor}", driver)
+
+    def allocate(self, count: int) -> int:
+        """Address of `count` bytes of device memory."""
+        address = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(16, count)))
+        return address.value
+
+    def free(self, address: int) -> None:
+        self.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def upload(self, array: Array) -> int:
+        """Device memory with the bytes of a contiguous array."""
+        address = self.allocate(array.nbytes)
+        self.write(address, array)
+        return address
+
+    def write(self, address: int, array: Array) -> None:
+        if array.nbytes:
+            source = ctypes.c_void_p(array.ctypes.data)
+            size = ctypes.c_size_t(array.nbytes)
+            self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), source, size)
+
+    def read(self, address: int, array: Array) -> None:
+        """Fill `array` from device memory."""
+        if array.nbytes:
+            target = ctypes.c_void_p(array.ctypes.data)
+            size = ctypes.c_size_t(array.nbytes)
+            self.call("cuMemcpyDtoH_v2", target, ctypes.c_uint64(address), size)
+
+    def function(self, code: bytes, entry: str, threads: int, shared: int) -> Function:
+        """Load a cubin. Its module stays loaded for the life of the context."""
+        module, handle = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), code)
+        self.call("cuModuleGetFunction", ctypes.byref(handle), module, entry.encode())
+        if shared > FREE_SHARED:
+            self.call("cuFuncSetAttribute", handle, MAX_SHARED, shared)
+        return Function(handle, threads, shared)
+
+    def launch(
+        self,
+        function: Function,
+        grid: int,
+        addresses: Sequence[int],
+        sizes: Sequence[int],
+        stream: ctypes.c_void_p | None = None,
+    ) -> None:
+        """Arguments in Triton's order: pointers, sizes, then two scratch pointers (unused)."""
+        values: list[Any] = [ctypes.c_uint64(a) for a in addresses]
+        values += [ctypes.c_int64(p) for p in sizes]
+        values += [ctypes.c_uint64(0), ctypes.c_uint64(0)]
+        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+        blocks = (grid, 1, 1, function.threads, 1, 1, function.shared)
+        self.call("cuLaunchKernel", function.handle, *blocks, stream, pointers, None)
+
+    def synchronize(self) -> None:
+        self.call("cuCtxSynchronize")
+
+
+@lru_cache(maxsize=1)
+def find_card() -> Card | None:
+    """The GPU here, or None where there is no driver or no device."""
+    try:
+        return Driver().card()
+    except (OSError, ExecutionError, MemoryError):
+        return None

@@ -1,0 +1,102 @@
+"""Attention in one pass over the keys: a running maximum and a running sum a query row.
+
+Dao et al., "FlashAttention" (2022), algorithm 1, with the rescaling of Milakov and Gimelshein,
+"Online normalizer calculation for softmax" (2018). Statistics are float32; weights are rounded to
+the value's type before the second product. Rows whose keys are all masked give zeros.
+"""
+
+from __future__ import annotations
+
+from braze.codegen.cuda.triton.nests import TritonSource
+from braze.codegen.cuda.triton.source import Val
+from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div, dot
+from braze.core.dims import Dim
+from braze.fusion.kernel import AnchorKernel
+from braze.ops.lowering import AttentionSpec
+
+LOG2_E = 1.4426950408889634
+LEAD = ("image", "head")
+
+
+def block(size: Dim) -> int:
+    """The power of two that holds a head, at least what tensor cores take."""
+    assert isinstance(size, int), size
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def attention_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
+    """tile.rows queries a program, tile.columns keys a step; tile.depth is not used."""
+    spec = kernel.spec
+    assert isinstance(spec, AttentionSpec)
+    operands = [o for o in (spec.q, spec.k, spec.v, spec.out, spec.mask) if o is not None]
+    sizes = [spec.q_len, spec.kv_len, *(d for o in operands for d in (*o.strides, o.offset))]
+    w = AnchorWriter(kernel, sizes, (spec.batch, spec.heads, spec.q_len, spec.value_dim))
+    _place(w, spec, tile)
+    queries = f"(row < {w.text(spec.q_len)})"
+    q_at = w.matrix(spec.q, w.begin(spec.q, LEAD), "row", "lane")
+    w.read("q", spec.q.slot, q_at, f"{queries} & (lane < {spec.head_dim})")
+    starts = {o.slot: w.begin(o, LEAD) for o in (spec.k, spec.v, spec.mask) if o is not None}
+    w.line(f"top = tl.full([{tile.rows}, 1], float('-inf'), tl.float32)")
+    w.line(f"total = tl.zeros([{tile.rows}, 1], tl.float32)")
+    w.line(f"acc = tl.zeros([{tile.rows}, {block(spec.value_dim)}], tl.float32)")
+    with w.src.block(f"for step in range(0, last, {tile.columns})"):
+        _scores(w, spec, tile, starts)
+        _accumulate(w, spec, tile, starts)
+    value = w.a.put("acc / tl.where(total == 0, 1.0, total)", "float32")
+    mask = w.a.put(f"{queries} & (wide < {spec.value_dim})", "int1")
+    axes = {i: Val(name, "int64") for i, name in enumerate((*LEAD, "row", "wide"))}
+    done = w.epilogue(value, axes, mask)
+    w.store(w.matrix(spec.out, w.begin(spec.out, LEAD), "row", "wide"), done, mask)
+    return w.source("attention", spec.batch * spec.heads * ceil_div(spec.q_len, tile.rows), tile)
+
+
+def _place(w: AnchorWriter, spec: AttentionSpec, tile: Tile) -> None:
+    """Head and queries of this program, and where the keys end that it can see."""
+    q_len, kv_len, heads = w.text(spec.q_len), w.text(spec.kv_len), w.text(spec.heads)
+    w.line(f"tiles = ({q_len} + {tile.rows - 1}) // {tile.rows}")
+    w.line("tile = tl.program_id(0) % tiles")
+    w.line(f"head = (tl.program_id(0) // tiles % {heads}).to(tl.int64)")
+    w.line(f"image = (tl.program_id(0) // tiles // {heads}).to(tl.int64)")
+    w.line(f"row = (tile * {tile.rows} + tl.arange(0, {tile.rows})).to(tl.int64)[:, None]")
+    w.line(f"lane = tl.arange(0, {block(spec.head_dim)}).to(tl.int64)[None, :]")
+    w.line(f"wide = tl.arange(0, {block(spec.value_dim)}).to(tl.int64)[None, :]")
+    w.line(f"last = {kv_len}")
+    if spec.causal:
+        w.line(f"last = tl.minimum(last, (tile + 1) * {tile.rows} + ({kv_len} - {q_len}))")
+
+
+def _scores(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: dict[int, str]) -> None:
+    """score = scale * q @ k^T + mask, minus infinity where a key is not seen."""
+    q_len, kv_len = w.text(spec.q_len), w.text(spec.kv_len)
+    element = w.kernel.inputs[spec.q.slot].dtype
+    w.line(f"key = (step + tl.arange(0, {tile.columns})).to(tl.int64)")
+    k_at = w.matrix(spec.k, starts[spec.k.slot], "key[:, None]", "lane")
+    k_mask = f"(key[:, None] < {kv_len}) & (lane < {spec.head_dim})"
+    w.read("k_block", spec.k.slot, k_at, k_mask)
+    zero = f"tl.zeros([{tile.rows}, {tile.columns}], tl.float32)"
+    product = dot(element, spec.acc, "q", "tl.trans(k_block)", zero, tile.precision)
+    w.line(f"score = {product} * {spec.scale!r}")
+    w.line(f"seen = key[None, :] < {kv_len}")
+    if spec.mask is not None:
+        at = w.matrix(spec.mask, starts[spec.mask.slot], "row", "key[None, :]")
+        w.read("extra", spec.mask.slot, at, f"(row < {q_len}) & seen")
+        w.line("score += extra.to(tl.float32)")
+    if spec.causal:
+        w.line(f"seen = seen & (key[None, :] <= row + ({kv_len} - {q_len}))")
+    w.line("score = tl.where(seen, score, float('-inf'))")
+
+
+def _accumulate(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: dict[int, str]) -> None:
+    """Take a block of scores in: rescale what was summed below a lower maximum."""
+    element = w.kernel.inputs[spec.q.slot].dtype
+    w.line("high = tl.maximum(top, tl.max(score, 1)[:, None])")
+    w.line("base = tl.where(high == float('-inf'), 0.0, high)")
+    w.line(f"weight = tl.exp2((score - base) * {LOG2_E})")
+    w.line(f"shrink = tl.exp2((top - base) * {LOG2_E})")
+    w.line("total = total * shrink + tl.sum(weight, 1)[:, None]")
+    v_at = w.matrix(spec.v, starts[spec.v.slot], "key[:, None]", "wide")
+    v_mask = f"(key[:, None] < {w.text(spec.kv_len)}) & (wide < {spec.value_dim})"
+    w.read("v_block", spec.v.slot, v_at, v_mask)
+    rounded = f"weight.to(tl.{element.name})"
+    w.line(f"acc = {dot(element, spec.acc, rounded, 'v_block', 'acc * shrink', tile.precision)}")
+    w.line("top = high")

@@ -1,0 +1,71 @@
+"""Combining functions that generated kernels pass to Triton's reductions and scans."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_of(x, y):
+    return x + y
+
+
+@triton.jit
+def mul_of(x, y):
+    return x * y
+
+
+@triton.jit
+def max_of(x, y):
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def min_of(x, y):
+    return tl.minimum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def any_of(x, y):
+    return x | y
+
+
+@triton.jit
+def all_of(x, y):
+    return x & y
+
+
+# (value, index) pairs: NaN beats every number; of equal values one index wins
+
+
+@triton.jit
+def _ahead(x, y, first, greater):
+    """Whether value x comes before value y; `first` decides between equals."""
+    x_nan, y_nan = x != x, y != y  # noqa: PLR0124
+    equal = (x == y) | (x_nan & y_nan)
+    return tl.where(equal, first, (x_nan | greater) & (y_nan == 0))
+
+
+@triton.jit
+def argmax_first(x, i, y, j):
+    ahead = _ahead(x, y, i < j, x > y)
+    return tl.where(ahead, x, y), tl.where(ahead, i, j)
+
+
+@triton.jit
+def argmax_last(x, i, y, j):
+    ahead = _ahead(x, y, i > j, x > y)
+    return tl.where(ahead, x, y), tl.where(ahead, i, j)
+
+
+@triton.jit
+def argmin_first(x, i, y, j):
+    ahead = _ahead(x, y, i < j, x < y)
+    return tl.where(ahead, x, y), tl.where(ahead, i, j)
+
+
+@triton.jit
+def argmin_last(x, i, y, j):
+    ahead = _ahead(x, y, i > j, x < y)
+    return tl.where(ahead, x, y), tl.where(ahead, i, j)

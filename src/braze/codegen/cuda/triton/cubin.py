@@ -1,0 +1,90 @@
+"""Triton text to a cubin, with no GPU: the function is compiled for the target's architecture."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from braze.codegen.cuda.triton.nests import TritonSource
+from braze.core.errors import CompileError
+
+SHORT = {
+    "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
+    "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
+    "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8",
+}  # fmt: skip
+HEADER = """import triton
+import triton.language as tl
+from braze.codegen.cuda.triton.combine import (
+    add_of, all_of, any_of, argmax_first, argmax_last, argmin_first, argmin_last, max_of, min_of,
+    mul_of,
+)
+
+
+"""
+
+
+@dataclass(frozen=True)
+class Cubin:
+    """Machine code of one launch. shared: bytes of dynamic shared memory; threads per program."""
+
+    entry: str
+    code: bytes
+    shared: int
+    threads: int
+
+
+def function_of(source: TritonSource) -> Any:
+    """The Triton function of `source` (Triton reads the text of functions from their file)."""
+    text = HEADER + source.text
+    name = f"<braze {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    space: dict[str, Any] = {"__name__": "braze_generated"}
+    exec(compile(text, name, "exec"), space)
+    return space[source.entry]
+
+
+def _compile(source: TritonSource, capability: int) -> Any:
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    signature = {name: f"*{SHORT[kind]}" for name, kind in source.pointers}
+    signature |= {f"n{i}": "i64" for i in range(len(source.params))}
+    aligned: Any = {(i,): [["tt.divisibility", 16]] for i in range(len(source.pointers))}
+    ast = ASTSource(function_of(source), signature, {}, aligned)
+    options = {
+        "num_warps": source.warps, "num_stages": source.stages,
+        # contraction of products and sums is left to the source
+        "enable_fp_fusion": False,
+    }  # fmt: skip
+    return triton.compile(ast, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def compile_cubin(source: TritonSource, capability: int) -> Cubin:
+    """Compile for sm_<capability>; raises CompileError."""
+    try:
+        done = _compile(source, capability)
+    except ImportError as e:
+        raise CompileError(
+            "GPU code needs the package triton, which is not installed; "
+            "run `pip install braze[cuda]`"
+        ) from e
+    meta = done.metadata
+    return Cubin(meta.name, done.asm["cubin"], meta.shared, 32 * meta.num_warps)
+
+
+def listing_of(source: TritonSource, capability: int) -> str:
+    """The PTX of one launch."""
+    return str(_compile(source, capability).asm["ptx"])
+
+
+def triton_version() -> str:
+    """Version of the installed Triton ("none" without it)."""
+    try:
+        return version("triton")
+    except PackageNotFoundError:
+        return "none"

@@ -1,0 +1,223 @@
+"""Generic loop nests as Triton kernels: pointwise, reductions, scans and serial updates.
+
+One program computes a block of `rows` outer points. Inner axes are walked in blocks of `columns`
+points. A kernel with several nests becomes one launch a nest, since a later nest may read
+everything an earlier one wrote. Serial nests (scatter) run in one program, point by point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from braze.codegen.cuda.triton.arith import TritonArith
+from braze.codegen.cuda.triton.emit import Emitter, Scope
+from braze.codegen.cuda.triton.reductions import Block, combined, reduce_rows, scan_rows, winner
+from braze.codegen.cuda.triton.scalars import register_type
+from braze.codegen.cuda.triton.source import Source, Val
+from braze.core.dims import Dim, DimExpr, product
+from braze.core.dtypes import BOOL, DType
+from braze.expr.bounds import in_range
+from braze.expr.fold import leaves
+from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
+from braze.expr.scalar import Expr
+
+UPDATES = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+
+
+@dataclass(frozen=True)
+class TritonSource:
+    """One launch: a Triton function as text.
+
+    pointers: (name, Triton element type) in argument order, inputs then outputs then `status`;
+    params: sizes that follow as int64; grid: number of programs; warps and stages of a program.
+    """
+
+    entry: str
+    text: str
+    pointers: tuple[tuple[str, str], ...]
+    params: tuple[Dim, ...]
+    grid: Dim
+    warps: int
+    stages: int = 1
+
+
+def storage_type(dtype: DType) -> str:
+    """Triton element type of a tensor in memory."""
+    if dtype.is_narrow:
+        return "uint8"
+    return "int8" if dtype is BOOL else dtype.name
+
+
+def nest_sources(
+    kernel: LoopKernel, rows: int, columns: int, warps: int
+) -> tuple[TritonSource, ...]:
+    """The launches of `kernel`, in order; rows and columns are powers of two."""
+    return tuple(
+        _NestWriter(kernel, nest, k, rows, columns, warps).source()
+        for k, nest in enumerate(kernel.nests)
+    )
+
+
+def nest_roots(nest: LoopNest) -> list[Expr]:
+    """Every expression of a nest."""
+    roots = [r.expr for r in nest.reduces]
+    for s in nest.stores:
+        roots += [*s.index, s.expr]
+    return roots
+
+
+def _symbolic(kernel: LoopKernel, nest: LoopNest) -> list[Dim]:
+    """The sizes that the code of a nest reads at run time."""
+    found: dict[Dim, None] = {}
+    for d in (*nest.outer, *nest.inner, product(nest.outer), product(nest.inner)):
+        found[d] = None
+    for spec in (*kernel.inputs, *kernel.outputs):
+        found.update(dict.fromkeys(spec.shape))
+    for root in nest_roots(nest):
+        for e in leaves(root, "dim"):
+            found[e.size] = None
+    return [d for d in found if isinstance(d, DimExpr)]
+
+
+class _NestWriter:
+    """Writes one nest; state is the source, and the results of reductions so far."""
+
+    def __init__(
+        self, kernel: LoopKernel, nest: LoopNest, number: int, rows: int, columns: int, warps: int
+    ) -> None:
+        self.kernel, self.nest, self.number = kernel, nest, number
+        self.rows = 1 if nest.serial else rows
+        self.columns = columns
+        self.warps = 1 if nest.serial else warps
+        self.src = Source()
+        self.a = TritonArith(self.src)
+        self.params = _symbolic(kernel, nest)
+        names: Mapping[Dim, str] = {d: f"n{i}" for i, d in enumerate(self.params)}
+        extents = dict(enumerate((*nest.outer, *nest.inner)))
+        tensors: Sequence[TensorSpec] = (*kernel.inputs, *kernel.outputs)
+        self.emit = Emitter(self.a, tensors, extents, nest_roots(nest), names)
+        self.total = product(nest.outer)
+        self.inner_total = product(nest.inner)
+        self.reds: list[Val] = []
+        self._whole: Scope | None = None
+
+    def source(self) -> TritonSource:
+        entry = f"nest{self.number}"
+        tensors = (*self.kernel.inputs, *self.kernel.outputs)
+        pointers = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
+        pointers.append(("status", "int32"))
+        self._body()
+        arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
+        text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
+        programs = (self.total + (self.rows - 1)) // self.rows
+        grid: Dim = 1 if self.nest.serial else programs
+        return TritonSource(entry, text, tuple(pointers), tuple(self.params), grid, self.warps)
+
+    def _body(self) -> None:
+        total = self.emit.size(self.total)
+        if self.nest.serial:
+            with self.src.block(f"for at in range(0, {total})"):
+                self._points("at", total)
+                self.src.line("tl.debug_barrier()")
+        else:
+            self._points(f"tl.program_id(0).to(tl.{total.type})", total)
+
+    def _points(self, block: str, total: Val) -> None:
+        """A block of outer points: reductions one after the other, then the stores."""
+        lanes = f"tl.arange(0, {self.rows}).to(tl.{total.type})"
+        point = self.a.put(f"{block} * {self.rows} + {lanes}", total.type)
+        if self.nest.inner:
+            point = self.a.put(f"{point}[:, None]", total.type)
+        mask = self.a.compare("<", point, total)
+        outer = Scope(self._unflatten(point, self.nest.outer, 0), mask, self.reds)
+        scans = any(s.over.startswith("scan") for s in self.nest.stores)
+        for number, r in enumerate(self.nest.reduces):
+            block_shape = Block(self.rows, self.columns)
+            if scans and number == len(self.nest.reduces) - 1:
+                self._scan(outer, number, block_shape)
+            elif r.kind.startswith("arg"):
+                self.reds.append(winner(self.a, r, block_shape, self._walk(outer), self.emit))
+            else:
+                self.reds.append(reduce_rows(self.a, r, block_shape, self._walk(outer), self.emit))
+        for store in self.nest.stores:
+            if store.over == "outer":
+                self._store(store, outer)
+        if any(s.over == "all" for s in self.nest.stores):
+            with self._walk(outer) as scope:
+                for store in self.nest.stores:
+                    if store.over == "all":
+                        self._store(store, scope)
+
+    def _unflatten(self, point: Val, sizes: Sequence[Dim], first: int) -> dict[int, Val]:
+        axes: dict[int, Val] = {}
+        rest = point
+        for k in range(len(sizes) - 1, 0, -1):
+            size = self.a.convert(self.emit.size(sizes[k]), point.type)
+            axes[first + k] = self.a.put(f"{rest} % {size}", point.type)
+            rest = self.a.put(f"{rest} // {size}", point.type)
+        if sizes:
+            axes[first] = rest
+        return axes
+
+    @contextmanager
+    def _walk(self, outer: Scope) -> Iterator[Scope]:
+        """The blocks of inner points. One block that holds them all needs no loop, and what was
+        computed for an earlier reduction is still in registers."""
+        total = self.emit.size(self.inner_total)
+        if isinstance(self.inner_total, int) and self.inner_total <= self.columns:
+            if self._whole is None:
+                self._whole = self._inner_scope(outer, "0", total)
+            yield self._whole
+            return
+        with self.src.block(f"for j in range(0, {total}, {self.columns})"):
+            yield self._inner_scope(outer, "j", total)
+
+    def _inner_scope(self, outer: Scope, start: str, total: Val) -> Scope:
+        lanes = f"({start} + tl.arange(0, {self.columns}))[None, :].to(tl.{total.type})"
+        at = self.a.put(lanes, total.type)
+        assert outer.mask is not None
+        mask = self.a.both(outer.mask, self.a.compare("<", at, total))
+        axes = {**outer.axes, **self._unflatten(at, self.nest.inner, len(self.nest.outer))}
+        return Scope(axes, mask, self.reds, lane=at)
+
+    def _scan(self, outer: Scope, number: int, block: Block) -> None:
+        """The last reduction as a running one; its stores lie inside the walk."""
+        r = self.nest.reduces[number]
+        done = list(self.reds)
+
+        def at_each(scope: Scope, after: Val, before: Val) -> None:
+            for store in self.nest.stores:
+                if store.over in ("scan", "scan_exclusive"):
+                    running = after if store.over == "scan" else before
+                    self._store(store, Scope(scope.axes, scope.mask, [*done, running]))
+
+        exclusive = any(s.over == "scan_exclusive" for s in self.nest.stores)
+        self.reds.append(
+            scan_rows(self.a, r, block, self._walk(outer), self.emit, at_each, exclusive)
+        )
+
+    def _store(self, store: Store, scope: Scope) -> None:
+        spec = self.kernel.outputs[store.slot]
+        value = self.emit.value(store.expr, scope)
+        index = [self.emit.value(i, scope) for i in store.index]
+        mask = scope.mask
+        assert mask is not None
+        if not in_range(store.index, spec.shape, self.emit.extents):
+            mask = self.emit.inside(index, spec.shape, mask)
+        at = self.emit.widened(self.emit.address(index, spec.shape), mask)
+        pointer = f"in{len(self.kernel.inputs) + store.slot} + {at}"
+        text = value.text
+        if store.mode != "set":
+            old = self._read(pointer, mask, spec.dtype)
+            text = f"({combined(UPDATES[store.mode], spec.dtype, old.text, text)})"
+        kind = storage_type(spec.dtype)
+        self.src.line(f"tl.store({pointer}, {text}.to(tl.{kind}), mask={mask})")
+
+    def _read(self, pointer: str, mask: Val, dtype: DType) -> Val:
+        loaded = f"tl.load({pointer}, mask={mask}, other=0)"
+        if dtype is BOOL:
+            return self.a.put(f"{loaded} != 0", "int1")
+        kind = register_type(dtype)
+        return self.a.put(f"{loaded}.to(tl.{kind})", kind)

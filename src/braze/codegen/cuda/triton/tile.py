@@ -1,0 +1,105 @@
+"""What product templates share: the tile of a tactic, operand addresses, the epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from braze.codegen.cuda.triton.arith import TritonArith
+from braze.codegen.cuda.triton.emit import Emitter, Scope
+from braze.codegen.cuda.triton.nests import TritonSource, storage_type
+from braze.codegen.cuda.triton.scalars import register_type, settle
+from braze.codegen.cuda.triton.source import Source, Val
+from braze.core.dims import Dim, DimExpr
+from braze.core.dtypes import F32, DType
+from braze.expr.fold import leaves
+from braze.fusion.kernel import AnchorKernel
+from braze.ops.lowering import Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """rows x columns of the output a program computes, in steps of depth; warps and stages are
+    Triton's. precision: how float32 operands are multiplied ("ieee" or "tf32x3")."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    stages: int
+    precision: str = "ieee"
+
+
+class AnchorWriter:
+    """Source of one anchor kernel; `in0`.. are its tensors, the output behind the inputs."""
+
+    def __init__(self, kernel: AnchorKernel, sizes: Sequence[Dim], logical: Sequence[Dim]) -> None:
+        """sizes: what the template reads besides; logical: the anchor's logical output shape."""
+        self.kernel = kernel
+        self.src = Source()
+        self.a = TritonArith(self.src)
+        found: dict[Dim, None] = dict.fromkeys((*sizes, *logical))
+        for spec in (*kernel.inputs, kernel.output):
+            found.update(dict.fromkeys(spec.shape))
+        for e in leaves(kernel.epilogue, "dim"):
+            found[e.size] = None
+        self.params = [d for d in found if isinstance(d, DimExpr)]
+        names: dict[Dim, str] = {d: f"n{i}" for i, d in enumerate(self.params)}
+        tensors = (*kernel.inputs, kernel.output)
+        extents = dict(enumerate(logical))
+        self.emit = Emitter(self.a, tensors, extents, [kernel.epilogue], names)
+
+    def line(self, text: str) -> None:
+        self.src.line(text)
+
+    def text(self, d: Dim) -> str:
+        """A size in source text: a number or a parameter."""
+        return str(d) if isinstance(d, int) else self.emit.sizes[d]
+
+    def read(self, name: str, slot: int, at: str, mask: str) -> None:
+        """name = the elements of tensor `slot` at `at` where `mask` holds, zero elsewhere."""
+        self.line(f"{name} = tl.load(in{slot} + {at}, mask={mask}, other=0)")
+
+    def begin(self, operand: Operand, lead: Sequence[str]) -> str:
+        """Where the part of `operand` at the leading indexes `lead` begins, in elements."""
+        steps = zip(lead, operand.strides, strict=False)
+        terms = [self.text(operand.offset), *(f"{i} * {self.text(s)}" for i, s in steps)]
+        return self.a.put(" + ".join(terms), "int64").text
+
+    def matrix(self, operand: Operand, begin: str, row: str, column: str) -> str:
+        """Addresses of a block of the operand's last two axes."""
+        down, right = (self.text(s) for s in operand.strides[-2:])
+        return f"{begin} + {row} * {down} + {column} * {right}"
+
+    def epilogue(self, acc: Val, axes: dict[int, Val], mask: Val) -> Val:
+        """The output elements for the accumulator block `acc`."""
+        value = acc
+        for hole in leaves(self.kernel.epilogue, "hole"):
+            value = self.a.convert(acc, register_type(hole.dtype))
+            value = settle(self.a, hole.dtype, value)
+        return self.emit.value(self.kernel.epilogue, Scope(axes, mask, holes=(value,)))
+
+    def store(self, at: str, value: Val, mask: Val) -> None:
+        kind = storage_type(self.kernel.output.dtype)
+        out = f"in{len(self.kernel.inputs)}"
+        self.line(f"tl.store({out} + {at}, {value}.to(tl.{kind}), mask={mask})")
+
+    def source(self, entry: str, grid: Dim, tile: Tile) -> TritonSource:
+        tensors = (*self.kernel.inputs, self.kernel.output)
+        pointers = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
+        pointers.append(("status", "int32"))
+        arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
+        text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
+        pieces = tuple(pointers), tuple(self.params)
+        return TritonSource(entry, text, *pieces, grid, tile.warps, tile.stages)
+
+
+def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:
+    """One block product added to `acc`."""
+    extra = f', input_precision="{precision}"' if element is F32 else ""
+    return f"tl.dot({a}, {b}, {acc}{extra}, out_dtype=tl.{sum_type.name})"
+
+
+def ceil_div(d: Dim, by: int) -> Dim:
+    """Blocks of `by` that cover `d`."""
+    return (d + (by - 1)) // by

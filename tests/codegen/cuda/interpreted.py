@@ -1,0 +1,155 @@
+"""Every template on small shapes, in Triton's interpreter, against the numpy reference.
+
+Run by test_interpreted.py in a process of its own: Triton decides when it is imported whether
+kernels are interpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from braze.codegen.cuda.packing import pack_taps
+from braze.codegen.cuda.triton.attention import attention_source
+from braze.codegen.cuda.triton.conv import conv_source
+from braze.codegen.cuda.triton.matmul import matmul_source
+from braze.codegen.cuda.triton.nests import nest_sources
+from braze.codegen.cuda.triton.select import select_source
+from braze.codegen.cuda.triton.tile import Tile
+from braze.codegen.reference.run import run_kernel
+from braze.core.dims import Dim, evaluate, sym
+from braze.core.dtypes import F16, F32, I32, I64, U64, DType
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import hole
+from braze.fusion.kernel import AnchorKernel
+from braze.ops.lowering import AttentionSpec, ConvSpec, SelectSpec
+from tests.codegen.anchors import harness
+from tests.codegen.cuda.interpreter import Array, run
+from tests.codegen.cuda.typed import typed
+from tests.codegen.loops.kernels import Case, cases
+
+# a few roundings of the element type on sums of about a hundred normal values
+TOLERANCE = {F32: 3e-5, F16: 8e-3}
+M, N, B, Q, S = (sym(n) for n in "mnbqs")
+
+
+@pytest.mark.parametrize("columns", [16, 128])
+@pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
+def test_nests(case: Case, columns: int) -> None:
+    launches = nest_sources(case.kernel, 4, columns, 4)
+    got, status = run(launches, case.inputs, case.kernel.outputs, case.env)
+    assert status == 0
+    for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):
+        np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=2e-6, atol=1e-6)
+
+
+def _compare(kernel: AnchorKernel, inputs: Sequence[Array], env: dict[str, int]) -> None:
+    spec, stored = kernel.spec, list(inputs)
+    if isinstance(spec, ConvSpec):
+        stored[1] = pack_taps(stored[1], spec.groups)
+        source = conv_source(kernel, Tile(16, 16, 32, 4, 2))
+    elif isinstance(spec, AttentionSpec):
+        source = attention_source(kernel, Tile(16, 16, 0, 4, 2))
+    else:
+        source = matmul_source(kernel, Tile(16, 16, 16, 4, 2))
+    (got,), status = run([source], stored, [kernel.output], env)
+    assert status == 0
+    (want,) = run_kernel(kernel, inputs, env)
+    tolerance = TOLERANCE[kernel.output.dtype]
+    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [k for k in harness.EPILOGUES if k != "exp"])
+@pytest.mark.parametrize("rows", [M, 17])
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize(
+    ("batch", "shared", "turned"), [((), True, False), ((2, 3), False, True), ((3,), True, False)]
+)
+def test_products(
+    batch: tuple[int, ...], shared: bool, turned: bool, dtype: DType, rows: Dim, kind: str
+) -> None:
+    kernel = harness.matmul(batch, rows, 40, 33, shared=shared, turned=turned, kind=kind)
+    kernel = typed(kernel, dtype)
+    env = {"m": 17}
+    _compare(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize("kind", harness.EPILOGUES)
+@pytest.mark.parametrize(
+    ("channels", "size", "groups", "strides", "dilations", "pads"),
+    [
+        ((3, 10), (3, 3), 1, (2, 1), (1, 1), (1, 0, 1, 2)),
+        ((80, 24), (1, 3), 2, (1, 1), (1, 2), (0, 1, 0, 1)),
+        ((64, 17), (1, 1), 1, (2, 2), (1, 1), (0, 0, 0, 0)),
+    ],
+)
+def test_convolutions(
+    channels: tuple[int, int],
+    size: tuple[int, int],
+    groups: int,
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    kind: str,
+) -> None:
+    kernel = harness.conv(
+        N, 9, 11, channels, size,
+        groups=groups, strides=strides, dilations=dilations, pads=pads, kind=kind,
+    )  # fmt: skip
+    env = {"n": 2}
+    _compare(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", ["none", "keys", "full"])
+@pytest.mark.parametrize("layout", ["bshd", "bhsd"])
+@pytest.mark.parametrize(
+    "sizes", [(1, 2, 6, 10, 8, 8), (2, 3, 17, 33, 20, 12), (B, 2, Q, S, 16, 16), (1, 1, 9, 4, 8, 8)]
+)
+def test_attention(
+    sizes: tuple[Dim, Dim, Dim, Dim, int, int], layout: str, mask: str, causal: bool
+) -> None:
+    kernel = harness.attention(sizes, layouts=(layout,) * 4, causal=causal, mask=mask)
+    env = {"b": 2, "q": 5, "s": 21}
+    inputs = harness.random_inputs(kernel, env)
+    if mask == "full":  # some keys hidden, and one row that sees nothing
+        inputs[3][..., ::3] = -np.inf
+        inputs[3][..., 0, :] = -np.inf
+    _compare(kernel, inputs, env)
+
+
+def test_an_index_out_of_range_is_reported_and_reads_nothing() -> None:
+    (case,) = [c for c in cases() if c.name == "embedding"]
+    table, index = case.inputs
+    wrong = np.array(index)
+    wrong[0] = len(table) + 3
+    got, status = run(
+        nest_sources(case.kernel, 4, 16, 4), [table, wrong], case.kernel.outputs, case.env
+    )
+    assert status == 1
+    right, _ = run(
+        nest_sources(case.kernel, 4, 16, 4), [table, index], case.kernel.outputs, case.env
+    )
+    np.testing.assert_array_equal(got[0][1:], right[0][1:])
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", [F32, I32, U64], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axis", "count"), [((3, 40), 1, 7), ((2, N, 3), 1, 5), ((70,), 0, 70)]
+)
+def test_selections(
+    shape: tuple[Dim, ...], axis: int, count: int, dtype: DType, largest: bool
+) -> None:
+    spec = SelectSpec(shape, axis, count, largest)
+    output = TensorSpec(I64, spec.out_shape)
+    kernel = AnchorKernel(spec, (TensorSpec(dtype, shape),), output, hole(0, I64))
+    env = {"n": 33}
+    x = np.random.default_rng(1).integers(0, 9, [evaluate(d, env) for d in shape])
+    x = x.astype(dtype.numpy)  # with many equal elements
+    if dtype is F32:
+        x.reshape(-1)[::5] = np.nan
+    (got,), _ = run([select_source(kernel, Tile(16, 32, 16, 4, 1))], [x], [output], env)
+    np.testing.assert_array_equal(got, run_kernel(kernel, [x], env)[0])

@@ -1,0 +1,119 @@
+"""Every family of GPU kernels compiles to a cubin, and networks to engines, with no GPU here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import braze
+from braze.codegen.cuda.backend import CudaBackend
+from braze.codegen.cuda.target import CudaTarget
+from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
+from braze.core.config import EFFORTS
+from braze.core.dims import sym
+from braze.core.dtypes import BF16, F16, F32, I64
+from braze.engine.read import read_file
+from braze.engine.write import write_file
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import hole
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, GridLaunch
+from braze.ops.lowering import SelectSpec
+from tests.codegen.anchors import harness
+from tests.codegen.cuda.typed import typed
+from tests.codegen.loops.kernels import cases
+from tests.meta import small_models
+
+pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+DYNAMIC = {"x": ((1, 3, 24, 24), (2, 3, 24, 24), (5, 3, 24, 24))}
+
+
+def families() -> list[tuple[str, AnchorKernel]]:
+    """One anchor kernel of each template and type."""
+    n = sym("n")
+    found = []
+    for dtype in (F32, F16, BF16):
+        found.append(
+            (f"matmul-{dtype}", typed(harness.matmul((2,), n, 40, 70, kind="residual"), dtype))
+        )
+        found.append((f"attention-{dtype}", typed(harness.attention((n, 2, 9, 30, 32, 32)), dtype)))
+    conv = harness.conv(n, 9, 9, (64, 24), (3, 3), pads=(1, 1, 1, 1), kind="residual")
+    found += [("conv", conv), ("stem", harness.conv(n, 9, 9, (3, 24), (3, 3), kind="relu"))]
+    select = SelectSpec((4, n), 1, 3, True)
+    output = TensorSpec(I64, select.out_shape)
+    found.append(("select", AnchorKernel(select, (TensorSpec(F32, (4, n)),), output, hole(0, I64))))
+    return found
+
+
+def launches(kernel: CompiledKernel) -> list[CompiledKernel]:
+    found = [kernel]
+    while found[-1].then is not None:
+        found.append(found[-1].then)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"), families(), ids=lambda v: v if isinstance(v, str) else ""
+)
+def test_anchors(name: str, kernel: AnchorKernel) -> None:
+    backend = CudaBackend(CudaTarget("sm_90", 1))
+    assert backend.supports(kernel.spec, kernel.inputs, kernel.constant) is None
+    tactics = backend.tactics(kernel, EFFORTS[3])
+    for tactic in tactics[:2]:
+        (piece,) = launches(backend.compile(kernel, tactic))
+        assert piece.code.kind == "cubin" and piece.code.data[:4] == b"\x7fELF"
+        assert isinstance(piece.launch, GridLaunch) and piece.launch.block % 32 == 0
+
+
+@pytest.mark.parametrize("name", ["softmax", "scan", "scatter-add", "argmax-rows", "embedding"])
+def test_nests(name: str) -> None:
+    (case,) = [c for c in cases() if c.name == name]
+    backend = CudaBackend(CudaTarget("sm_80", 1))
+    tactic = backend.tactics(case.kernel, EFFORTS[1])[0]
+    pieces = launches(backend.compile(case.kernel, tactic))
+    assert len(pieces) == len(case.kernel.nests)
+    assert {p.code.needs for p in pieces} == {"sm_80"}
+
+
+def test_side_by_side_equals_alone_and_a_broken_kernel_fails_alone() -> None:
+    from braze.codegen.cuda.triton.cubin import Cubin, compile_cubin
+    from braze.codegen.cuda.triton.pool import compile_all
+    from braze.core.errors import CompileError
+
+    (case,) = [c for c in cases() if c.name == "softmax-static"]
+    (good,) = nest_sources(case.kernel, 4, 64, 4)
+    wrong = TritonSource(
+        "nest0", good.text.replace("tl.load", "tl.no_such"), good.pointers, (), 1, 4
+    )
+    done = compile_all([good, wrong, good], 90, 2)
+    assert isinstance(done[0], Cubin) and done[0] is done[2]
+    assert isinstance(done[1], CompileError)
+    assert done[0].code == compile_cubin(good, 90).code
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_engines_for_a_card_that_is_not_here(level: int, tmp_path: Path) -> None:
+    model = small_models.conv_net()
+    plan = braze.compile(model, target="cuda:sm_90", shapes=DYNAMIC, optimization_level=level)
+    assert {m.kind for m in plan.modules} == {"cubin"} and {m.needs for m in plan.modules} == {
+        "sm_90"
+    }
+    spaces = {b.kind: b.space for b in plan.buffers}
+    assert spaces["arena"] == spaces["weight"] == "device"
+    assert spaces["input"] == spaces["output"] == "host"
+    assert all(step.grid for step in plan.steps)
+    write_file(plan, tmp_path / "net.engine")
+    assert read_file(tmp_path / "net.engine").steps == plan.steps
+    again = braze.compile(model, target="cuda:sm_90", shapes=DYNAMIC, optimization_level=level)
+    assert [m.code for m in again.modules] == [m.code for m in plan.modules]
+
+
+def test_without_a_card_the_target_alone_is_refused() -> None:
+    from braze.codegen.cuda.driver import find_card
+
+    if find_card() is not None:
+        pytest.skip("there is an NVIDIA GPU here")
+    with pytest.raises(braze.TargetError, match="such as 'cuda:sm_90'"):
+        braze.build(small_models.conv_net(), target="cuda", shapes=DYNAMIC)
+    with pytest.raises(braze.TargetError, match="no NVIDIA GPU"):
+        braze.build(small_models.conv_net(), target="cuda:sm_90", shapes=DYNAMIC)

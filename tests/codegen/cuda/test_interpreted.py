@@ -1,0 +1,24 @@
+"""Runs interpreted.py with Triton's interpreter on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+HERE = Path(__file__).parent
+
+
+@pytest.mark.timeout(600)
+def test_templates_agree_with_the_reference() -> None:
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0"]
+    done = subprocess.run(
+        [*command, str(HERE / "interpreted.py")],
+        env=environment, cwd=HERE.parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -1,0 +1,124 @@
+"""Loop nests and anchors on the GPU, at sizes that leave partial tiles, against numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from braze.codegen.cuda.backend import CudaBackend
+from braze.codegen.cuda.driver import find_card
+from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.cuda.target import CudaTarget
+from braze.codegen.cuda.triton.nests import nest_sources
+from braze.codegen.reference.run import run_kernel
+from braze.core.config import EFFORTS
+from braze.core.dims import Dim, sym
+from braze.core.dtypes import BF16, F16, F32, DType
+from braze.fusion.kernel import AnchorKernel
+from tests.codegen.anchors import harness
+from tests.codegen.cuda.typed import typed
+from tests.codegen.loops.kernels import Case, cases
+from tests.gpu.launching import Array, run
+
+M, N, B, Q, S = (sym(n) for n in "mnbqs")
+# a few roundings of the element type on sums of up to 600 normal values
+TOLERANCE = {F32: 1e-4, F16: 3e-2, BF16: 2e-1}
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 16), (1, 128), (64, 4)])
+@pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
+def test_nests(case: Case, rows: int, columns: int) -> None:
+    launches = nest_sources(case.kernel, rows, columns, 4)
+    got, status = run(launches, case.inputs, case.kernel.outputs, case.env)
+    assert status == 0
+    for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):
+        np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=2e-6, atol=1e-6)
+
+
+def every_tactic(kernel: AnchorKernel, inputs: Sequence[Array], env: dict[str, int]) -> None:
+    """All tactics of the highest level are right, and each gives the same bits twice."""
+    card = find_card()
+    assert card is not None
+    backend = CudaBackend(CudaTarget(card.capability, 1))
+    (want,) = run_kernel(kernel, inputs, env)
+    tolerance = TOLERANCE[kernel.output.dtype]
+    tactics = backend.tactics(kernel, EFFORTS[5])
+    assert tactics
+    for tactic in tactics:
+        compiled = backend.compile(kernel, tactic)
+        arrays = list(inputs)
+        for slot, packing in compiled.packings:
+            arrays[slot] = pack_constant(arrays[slot], packing)
+        sources = backend.sources(kernel, tactic)
+        first, second = (run(sources, arrays, [kernel.output], env) for _ in range(2))
+        assert first[1] == 0, tactic
+        np.testing.assert_array_equal(first[0][0], second[0][0], err_msg=str(tactic))
+        np.testing.assert_allclose(
+            first[0][0].astype("f8"), want.astype("f8"),
+            rtol=tolerance, atol=tolerance, err_msg=str(tactic),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("kind", harness.EPILOGUES)
+@pytest.mark.parametrize("rows", [M, 200])
+def test_products(rows: Dim, kind: str, dtype: DType) -> None:
+    if kind == "exp" and dtype is not F32:
+        pytest.skip("the results of this epilogue leave the range of 16-bit floats")
+    kernel = typed(harness.matmul((), rows, 160, 330, kind=kind), dtype)
+    env = {"m": 77}
+    every_tactic(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize(("shared", "turned"), [(False, True), (True, False)])
+def test_batches_of_products(shared: bool, turned: bool) -> None:
+    kernel = harness.matmul((2, 3), M, 40, 65, shared=shared, turned=turned, kind="residual")
+    env = {"m": 19}
+    every_tactic(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize("kind", ["bias", "residual", "middle"])
+@pytest.mark.parametrize(
+    ("channels", "size", "groups", "strides", "dilations", "pads"),
+    [
+        ((3, 10), (3, 3), 1, (2, 1), (1, 1), (1, 0, 1, 2)),
+        ((80, 24), (1, 3), 2, (1, 1), (1, 2), (0, 1, 0, 1)),
+        ((64, 170), (1, 1), 1, (2, 2), (1, 1), (0, 0, 0, 0)),
+        ((64, 64), (3, 3), 1, (1, 1), (1, 1), (1, 1, 1, 1)),
+    ],
+)
+def test_convolutions(
+    channels: tuple[int, int],
+    size: tuple[int, int],
+    groups: int,
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    kind: str,
+    dtype: DType,
+) -> None:
+    kernel = harness.conv(
+        N, 19, 21, channels, size,
+        groups=groups, strides=strides, dilations=dilations, pads=pads, kind=kind,
+    )  # fmt: skip
+    env = {"n": 2}
+    kernel = typed(kernel, dtype)
+    every_tactic(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", ["none", "keys", "full"])
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 2, 6, 10, 8, 8), (2, 3, 170, 330, 20, 12), (B, 2, Q, S, 64, 64), (1, 1, 9, 4, 8, 8)],
+)
+def test_attention(
+    sizes: tuple[Dim, Dim, Dim, Dim, int, int], mask: str, causal: bool, dtype: DType
+) -> None:
+    kernel = typed(harness.attention(sizes, causal=causal, mask=mask), dtype)
+    env = {"b": 2, "q": 50, "s": 210}
+    every_tactic(kernel, harness.random_inputs(kernel, env), env)
