@@ -68,7 +68,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class LoopNest:
-    """See the module text. `checked` loads have data-dependent indexes that are range-checked."""
+    """See the module text. serial: no two points of `outer` may run at the same time."""
 
     outer: tuple[Dim, ...]
     inner: tuple[Dim, ...]
@@ -82,8 +82,8 @@ class LoopKernel:
     """A kernel of one or more loop nests that run one after another on the same tensors.
 
     inputs and outputs are the slots that loads and stores name; a nest may load from an output of
-    an earlier nest through slot len(inputs) + k.  With more than one nest the kernel runs on one
-    worker. `aliased` maps an output slot to the input slot whose memory it may share.
+    an earlier nest through slot len(inputs) + k. With more than one nest the kernel runs on one
+    worker.
     """
 
     inputs: tuple[TensorSpec, ...]
