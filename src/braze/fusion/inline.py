@@ -13,7 +13,7 @@ from braze.core.dims import Dim
 from braze.core.dtypes import BF16, F16, I64
 from braze.expr.fold import rewrite
 from braze.expr.loops import TensorSpec
-from braze.expr.scalar import Expr, axis, binary, const, dim, load, select
+from braze.expr.scalar import Expr, const, load, select
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Lowering, Pointwise, View
 
@@ -145,26 +145,3 @@ def broadcast_index(shape: Sequence[Dim], out_shape: Sequence[Dim], index: Index
         ZERO if d == 1 and out_shape[skip + i] != 1 else index[skip + i]
         for i, d in enumerate(shape)
     )
-
-
-def axes(rank: int, first: int = 0) -> Index:
-    """(axis(first), axis(first+1), ...)."""
-    return tuple(axis(first + i) for i in range(rank))
-
-
-def flatten_index(shape: Sequence[Dim], index: Index) -> Expr:
-    """Row-major position of `index` in a tensor of `shape`."""
-    total = ZERO
-    for d, i in zip(shape, index, strict=True):
-        total = binary("add", binary("mul", total, dim(d)), i) if total != ZERO else i
-    return total
-
-
-def unflatten_index(shape: Sequence[Dim], position: Expr) -> Index:
-    """Index whose row-major position in `shape` is `position`."""
-    out: list[Expr] = []
-    rest = position
-    for d in reversed(shape[1:]):
-        out.append(binary("mod", rest, dim(d)))
-        rest = binary("floordiv", rest, dim(d))
-    return (rest, *reversed(out)) if shape else ()

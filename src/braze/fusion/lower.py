@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from braze.core.dims import Shape, symbols
 from braze.expr.fold import rewrite
+from braze.expr.index import axes, ravel, unravel
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec, map_nest
 from braze.expr.scalar import Expr, axis, cast, hole, load
-from braze.fusion.inline import Index, Inliner, axes, flatten_index, unflatten_index
+from braze.fusion.inline import Index, Inliner
 from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.region import Partition, Region
@@ -129,7 +130,7 @@ class Lowerer:
         root = region.root
         here = index
         if root.shape != v.shape:
-            here = unflatten_index(root.shape, flatten_index(v.shape, index))
+            here = unravel(ravel(index, v.shape), root.shape)
         made = {x for n in region.nodes for x in n.outputs}
         for x in made:
             if x.shape == root.shape and (x is v or self._same_bytes(x, v)):

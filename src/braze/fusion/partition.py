@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from braze.core.errors import CompileError
 from braze.core.target import PREFERENCES, Preferences
 from braze.core.trace import Trace
+from braze.expr.index import axes
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr, hole
 from braze.fusion.growth import Home
-from braze.fusion.inline import Index, Inliner, axes
+from braze.fusion.inline import Index, Inliner
 from braze.fusion.placement import Placement, Question, place_values
 from braze.fusion.region import Partition, Region
 from braze.ir.graph import Graph, Node, Value

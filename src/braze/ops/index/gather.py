@@ -14,6 +14,7 @@ import numpy as np
 from braze.core.dims import Dim
 from braze.core.dtypes import I32, I64
 from braze.core.errors import DTypeError, ShapeError
+from braze.expr.index import axes, to_expr, wrap
 from braze.expr.scalar import Expr, cast, load
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -22,7 +23,6 @@ from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.shape import reshape
 from braze.ops.move.slice_pad import single_store, slice_axis
 from braze.ops.writing.arguments import Arrays, Types, array_of, normalize_axis, type_of
-from braze.ops.writing.indexing import axes, to_expr, wrap
 
 
 def require_index_type(t: TensorType, where: str) -> None:

@@ -17,6 +17,7 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import BOOL, I64
 from braze.core.errors import DTypeError, ShapeError
+from braze.expr.index import axes, iadd, ieq, imod, to_expr, wrap
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, cast, load, select
 from braze.ir.builder import GraphBuilder
@@ -33,7 +34,6 @@ from braze.ops.writing.arguments import (
     tensor_specs,
     type_of,
 )
-from braze.ops.writing.indexing import axes, iadd, ieq, imod, to_expr, wrap
 from braze.ops.writing.precision import same_dtype
 
 # ONNX reduction -> how a store updates the element

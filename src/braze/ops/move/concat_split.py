@@ -10,6 +10,7 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.errors import DTypeError, ShapeError
+from braze.expr.index import axes, iadd
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import load
 from braze.ir.builder import GraphBuilder
@@ -27,7 +28,6 @@ from braze.ops.writing.arguments import (
     tensor_specs,
     type_of,
 )
-from braze.ops.writing.indexing import axes, iadd
 
 # pieces that one kernel joins; compile time grows faster than a kernel's number of loop nests, and
 # an op of so many pieces has small ones, which may as well be copied twice

@@ -11,6 +11,14 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import I64, DType
 from braze.core.errors import ShapeError
+from braze.expr.index import (
+    axes,
+    broadcast_index,
+    ieq,
+    imod,
+    ravel,
+    reshape_index,
+)
 from braze.expr.scalar import Expr, axis, const, dim, select
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -28,14 +36,6 @@ from braze.ops.writing.arguments import (
     type_of,
 )
 from braze.ops.writing.axes import behind_reshape, inverse, permuted
-from braze.ops.writing.indexing import (
-    axes,
-    broadcast_index,
-    ieq,
-    imod,
-    ravel,
-    reshape_index,
-)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,18 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.errors import DTypeError, ShapeError
+from braze.expr.index import (
+    all_of,
+    axes,
+    clamp,
+    iadd,
+    imin,
+    imod,
+    imul,
+    isub,
+    to_expr,
+    within,
+)
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, const, load, select, unary
 from braze.ir.builder import GraphBuilder
@@ -28,18 +40,6 @@ from braze.ops.writing.arguments import (
     type_of,
 )
 from braze.ops.writing.axes import permuted
-from braze.ops.writing.indexing import (
-    all_of,
-    axes,
-    clamp,
-    iadd,
-    imin,
-    imod,
-    imul,
-    isub,
-    to_expr,
-    within,
-)
 from braze.ops.writing.size_arithmetic import larger, smaller
 
 PAD_MODES = ("constant", "reflect", "edge", "wrap")

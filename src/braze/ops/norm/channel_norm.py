@@ -13,6 +13,7 @@ import numpy as np
 from braze.core.dims import Dim, exact_div
 from braze.core.errors import ShapeError
 from braze.expr import scalar
+from braze.expr.index import iadd, imul
 from braze.expr.loops import LoopKernel, LoopNest, Store
 from braze.expr.scalar import Expr
 from braze.ir.graph import TensorType
@@ -20,7 +21,6 @@ from braze.ops.base import Array, InferContext
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.norm.normalization import inverse_root, mean_and_variance, normalized
 from braze.ops.reduce.reduce import specs
-from braze.ops.writing.indexing import iadd, imul
 from braze.ops.writing.layout import LayoutOp, channel_axis
 from braze.ops.writing.precision import narrow, present, require_float, same_dtype, widen, widened
 

@@ -12,6 +12,19 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import I64, DType
 from braze.core.errors import DTypeError, ShapeError
+from braze.expr.index import (
+    all_of,
+    axes,
+    iadd,
+    idiv,
+    imax,
+    imin,
+    imul,
+    isub,
+    ravel,
+    to_expr,
+    unravel,
+)
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, binary, cast, const, load, red, select, unary
 from braze.ir.builder import GraphBuilder
@@ -31,19 +44,6 @@ from braze.ops.pool.window import (
 )
 from braze.ops.reduce import reduce
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
-from braze.ops.writing.indexing import (
-    all_of,
-    axes,
-    iadd,
-    idiv,
-    imax,
-    imin,
-    imul,
-    isub,
-    ravel,
-    to_expr,
-    unravel,
-)
 from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import compute_type, narrow, require_float, widen
 

@@ -12,6 +12,19 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
+from braze.expr.index import (
+    all_of,
+    axes,
+    iadd,
+    idiv,
+    ieq,
+    ilt,
+    imod,
+    imul,
+    isub,
+    to_expr,
+    within,
+)
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, binary, cast, const, load, red, select
 from braze.ir.builder import GraphBuilder
@@ -29,19 +42,6 @@ from braze.ops.writing.arguments import (
     normalize_axis,
     tensor_specs,
     type_of,
-)
-from braze.ops.writing.indexing import (
-    all_of,
-    axes,
-    iadd,
-    idiv,
-    ieq,
-    ilt,
-    imod,
-    imul,
-    isub,
-    to_expr,
-    within,
 )
 from braze.ops.writing.precision import compute_type, narrow, require_float, widen, widened
 

@@ -10,11 +10,11 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim, Shape
 from braze.core.errors import ShapeError
+from braze.expr.index import iadd, imul, isub, within
 from braze.expr.scalar import Expr
 from braze.ir.builder import GraphBuilder
 from braze.ops.base import Array, InferContext, OnnxNode
 from braze.ops.writing.arguments import at_least
-from braze.ops.writing.indexing import iadd, imul, isub, within
 from braze.ops.writing.size_arithmetic import larger
 
 LAYOUTS = ("NCHW", "NHWC")

@@ -11,6 +11,7 @@ import numpy as np
 from braze.core.dims import Dim
 from braze.core.dtypes import BOOL, F32
 from braze.core.errors import DTypeError, ShapeError
+from braze.expr.index import iadd, ile
 from braze.expr.scalar import axis, const, hole, select
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -31,7 +32,6 @@ from braze.ops.product.matmul import MatMul, row_major_strides
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.writing.arguments import Types, array_of, type_of
 from braze.ops.writing.broadcast import broadcast_to
-from braze.ops.writing.indexing import iadd, ile
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
 
 # position of (batch, heads, sequence, head size) among the axes of a tensor in each layout

@@ -10,6 +10,7 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.errors import ShapeError
+from braze.expr.index import all_of, axes, iadd, idiv, imul
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import binary, cast, const, load, red, select
 from braze.ir.builder import GraphBuilder
@@ -30,7 +31,6 @@ from braze.ops.pool.window import (
     split_shape,
 )
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
-from braze.ops.writing.indexing import all_of, axes, iadd, idiv, imul
 from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
 

@@ -10,6 +10,17 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.errors import ShapeError
+from braze.expr.index import (
+    all_of,
+    axes,
+    iadd,
+    idiv,
+    ieq,
+    imod,
+    imul,
+    isub,
+    within,
+)
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, load, red, select
 from braze.ir.builder import GraphBuilder
@@ -29,17 +40,6 @@ from braze.ops.pool.window import (
 from braze.ops.product.conv import Conv, add_bias, check_weight
 from braze.ops.product.matmul import MatMul
 from braze.ops.writing.arguments import Types, array_of, at_least, tensor_specs, type_of
-from braze.ops.writing.indexing import (
-    all_of,
-    axes,
-    iadd,
-    idiv,
-    ieq,
-    imod,
-    imul,
-    isub,
-    within,
-)
 from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
 

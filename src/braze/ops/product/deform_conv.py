@@ -9,6 +9,7 @@ import numpy as np
 
 from braze.core import dims
 from braze.core.errors import ShapeError
+from braze.expr.index import axes, iadd, idiv, imul
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, binary, cast, load, red
 from braze.ir.builder import GraphBuilder
@@ -19,7 +20,6 @@ from braze.ops.pool.window import Window, import_window
 from braze.ops.product.conv import add_bias, check_weight
 from braze.ops.sample.grid_sample import bilinear_or_zero
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
-from braze.ops.writing.indexing import axes, iadd, idiv, imul
 from braze.ops.writing.precision import (
     compute_type,
     narrow,

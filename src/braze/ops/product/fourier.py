@@ -11,6 +11,7 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import F64, from_onnx
 from braze.core.errors import ShapeError
+from braze.expr.index import iadd, imul
 from braze.expr.scalar import axis
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -28,7 +29,6 @@ from braze.ops.writing.arguments import (
     normalize_axis,
     type_of,
 )
-from braze.ops.writing.indexing import iadd, imul
 from braze.ops.writing.precision import require_float
 
 # the matrix has (2 * size) ** 2 elements

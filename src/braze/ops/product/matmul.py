@@ -10,6 +10,7 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim, Shape
 from braze.core.errors import ShapeError
+from braze.expr.index import axes, to_expr
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, load, red
 from braze.ir.builder import GraphBuilder
@@ -20,7 +21,6 @@ from braze.ops.move.shape import transpose
 from braze.ops.pointwise.elementwise import Binary, constant_like
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.broadcast import broadcast_shapes, broadcast_to
-from braze.ops.writing.indexing import axes, to_expr
 from braze.ops.writing.precision import compute_type, narrow, same_dtype, widen
 
 

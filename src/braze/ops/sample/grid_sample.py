@@ -11,6 +11,7 @@ import numpy as np
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
+from braze.expr.index import all_of, axes, clamp, to_expr
 from braze.expr.scalar import Expr, binary, cast, const, load, select, unary
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -18,7 +19,6 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.slice_pad import single_store
 from braze.ops.writing.arguments import Types, array_of, type_of
-from braze.ops.writing.indexing import all_of, axes, clamp, to_expr
 from braze.ops.writing.precision import compute_type, narrow, require_float, widen, widened
 
 MODES = {"bilinear": "linear", "linear": "linear", "nearest": "nearest",

@@ -12,6 +12,7 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import F32, F64, I64
 from braze.core.errors import DTypeError, ShapeError
+from braze.expr.index import all_of, axes, clamp, iadd, imin, within
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, load, red, select, unary
 from braze.ir.graph import TensorType
@@ -21,7 +22,6 @@ from braze.ops.move.slice_pad import single_store
 from braze.ops.sample.resize_axis import AxisMap, number, value
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.axes import permuted
-from braze.ops.writing.indexing import all_of, axes, clamp, iadd, imin, within
 from braze.ops.writing.precision import compute_type, narrow, widen
 
 MODES = ("nearest", "linear", "cubic")

@@ -13,9 +13,9 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim, exact_div
 from braze.core.dtypes import F64, I64
+from braze.expr.index import clamp, iadd, idiv, imul, isub, to_expr
 from braze.expr.scalar import Expr, binary, cast, const, select, unary
 from braze.ops.base import Array
-from braze.ops.writing.indexing import clamp, iadd, idiv, imul, isub, to_expr
 
 COORDINATES = (
     "half_pixel",

@@ -10,6 +10,7 @@ import numpy as np
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
+from braze.expr.index import axes, to_expr
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, load, red, select, unary
 from braze.ir.builder import GraphBuilder
@@ -19,7 +20,6 @@ from braze.ops.index.gather import require_index_type
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.sample.grid_sample import whole
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
-from braze.ops.writing.indexing import axes, to_expr
 from braze.ops.writing.precision import (
     compute_type,
     narrow,

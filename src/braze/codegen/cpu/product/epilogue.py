@@ -15,10 +15,11 @@ from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.core.dims import Dim, Shape, product
 from braze.core.dtypes import F16
 from braze.expr.fold import leaves, reachable, rewrite
+from braze.expr.index import axes, ravel
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import UNARY, Expr, axis, load
 from braze.expr.simplify import simplify
-from braze.fusion.inline import ZERO, Index, axes, flatten_index
+from braze.fusion.inline import ZERO, Index
 from braze.fusion.kernel import AnchorKernel
 
 LIGHT_NODES = 14  # distinct expression nodes up to which registers are finished in place
@@ -82,7 +83,7 @@ class Epilogue:
             return ZERO if e.op == "axis" and self.shape[e.number] == 1 else None
 
         extents = dict(enumerate(self.shape))
-        return simplify(rewrite(flatten_index(shape, index), unit), extents)
+        return simplify(rewrite(ravel(index, shape), unit), extents)
 
     def _flat(self) -> tuple[Dim, Dim]:
         return product(self.shape[:-1]), self.shape[-1]

@@ -1,4 +1,4 @@
-"""Index arithmetic for lowerings: int64 scalar expressions over loop axes and sizes.
+"""Index arithmetic: int64 scalar expressions over loop axes and sizes.
 
 Operands may be expressions or sizes. Sizes combine as sizes (so they fold and print small); the
 identities x+0, x*1, x*0, x//1 and x%1 are applied, nothing else: simplification is the job of
