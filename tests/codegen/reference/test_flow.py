@@ -266,3 +266,27 @@ def test_memory_for_late_outputs_is_checked_alike(use: Callable[[Engine], None])
         raised.append((type(e.value), str(e.value)))
         assert engine({"x": some(6)})["places"].size == 4  # still usable
     assert raised[0] == raised[1]
+
+
+def test_shapes_that_no_memory_fits_are_refused_when_they_are_set() -> None:
+    plan = plans.expression_plan()
+    negative = SizeOp("const", -3)
+    sizes, last = (*plan.sizes, negative), len(plan.sizes)
+    output = replace(plan.outputs[0], shape=(0, last))
+    small = replace(plan.buffers[0], bytes=last)
+    (profile,) = NONZERO.profiles
+    wrong = (
+        (replace(plan, sizes=sizes, outputs=(output,)), (2, 3)),
+        (replace(plan, sizes=sizes, buffers=(small, plan.buffers[1])), (2, 3)),
+        (plans.expression_plan(value=(1.0, 2.0)), (2, 3)),
+        (replace(NONZERO, profiles=(replace(profile, arena_bytes=512),)), (8,)),
+    )
+    for plan, shape in wrong:
+        raised = []
+        for engine in engines(plan):
+            context = engine.create_context()
+            context.set_input_shape("x", shape)
+            with pytest.raises(BrazeError) as e:
+                context.shape(plan.outputs[0].name)
+            raised.append((type(e.value), str(e.value)))
+        assert raised[0] == raised[1]

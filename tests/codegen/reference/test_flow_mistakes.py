@@ -87,6 +87,23 @@ def test_what_no_branch_or_trip_wrote_is_not_read(step: Step | None, runs: bool)
             engine(off)
 
 
+def test_an_output_is_written_whole() -> None:
+    plan = kept_plan()
+    fill = replace(plan.bodies[0].steps[0], target=BufferRef(3))
+    plan = replace(plan, bodies=(replace(plan.bodies[0], steps=(fill,)),))
+    off = {"x": X, "flag": np.array(False), "trip": np.array(0)}
+    on = {"x": X, "flag": np.array(True), "trip": np.array(2)}
+    for step in (If(BufferRef(1), 0, -1), Loop(0, BufferRef(2))):
+        engine = load(replace(plan, steps=(step,)))
+        with pytest.raises(EngineFormatError, match=f"output 'y': the caller .* {UNWRITTEN}"):
+            engine(off)
+        np.testing.assert_array_equal(engine(on)["y"], X)
+        assert engine({**off, "x": X[:0]})["y"].size == 0  # nothing to write
+    half = replace(fill, bytes=next(i for i, s in enumerate(plan.sizes) if s.op == "const"))
+    with pytest.raises(EngineFormatError, match=UNWRITTEN):
+        load(replace(plan, steps=(half,)))(on)
+
+
 # buffers of nested_plan: 6 total, 7 part, 8 sums, 9 flag, 10 counter
 @pytest.mark.parametrize(
     ("a", "b", "safe"), [(6, 8, True), (7, 8, True), (6, 9, False), (6, 10, False), (9, 10, False)]
@@ -167,7 +184,8 @@ def test_library_calls_keep_to_their_memory() -> None:
         load(together)({"x": X})
     # places beyond those found are undefined
     every = replace(plan.steps[2], bytes=plan.buffers[2].bytes, target=BufferRef(2))
-    reads_all = replace(plan, steps=(*plan.steps[:2], every))
+    moved = replace(plan.steps[2], after=(2,))
+    reads_all = replace(plan, steps=(*plan.steps[:2], every, moved))
     with pytest.raises(EngineFormatError, match=UNWRITTEN):
         load(reads_all)({"x": 0 * X})
     assert load(reads_all)({"x": X + 1})["places"].shape == X.shape

@@ -91,8 +91,13 @@ class ReferenceContext(ExecutionContext):
     def _prepare(self, dims: Dims) -> Shapes:
         """The sizes for these input shapes: with what the last run made known, if it had them."""
         if self._sizes is None or self._sizes.dims != dims:
-            self._sizes = Shapes(self._plan, dims, self._profile)
+            sizes = Shapes(self._plan, dims, self._profile)
+            self._laid_out(sizes)  # refuses what cannot be laid out
+            self._sizes = sizes
         return self._sizes
+
+    def _laid_out(self, sizes: Shapes) -> Memory:
+        return Memory(self._plan, sizes, Bindings(self._plan, sizes))
 
     def _execute(
         self,
@@ -102,10 +107,9 @@ class ReferenceContext(ExecutionContext):
         watch: Watch | None = None,
     ) -> list[int]:
         engine, shapes = self._reference, self._prepare(dims)
-        bindings = Bindings(self._plan, shapes)
-        memory = Memory(self._plan, shapes, bindings)
+        memory = self._laid_out(shapes)
         shapes.forget_run()
-        bindings.bind(given, allocate)
+        memory.bindings.bind(given, allocate)
         machine = Machine(engine.programs, engine.routines, shapes, memory, engine.float64)
         run = Run(machine, engine.given, watch)
         run.execute()

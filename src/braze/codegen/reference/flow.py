@@ -75,7 +75,7 @@ class Run:
     def execute(self) -> None:
         """Run the plan; raises what its steps raise."""
         self._list(self._plan.steps, 0)
-        self._memory.bindings.finish()
+        self._memory.finish()
 
     def _list(self, steps: Sequence[Step], first: int) -> None:
         for number, step in enumerate(steps, first):

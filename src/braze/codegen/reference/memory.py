@@ -1,14 +1,16 @@
 """The memory of a run: the plan's buffers at their offsets, watched for mistakes of the planner.
 
 Steps read and write the real bytes, so a plan that lets buffers overlap computes wrong numbers
-here as it would natively. Beyond that every byte of the arena, and of buffers with memory of their
-own, knows the buffer that wrote it last: a step that reads bytes of another buffer, or bytes nobody
-wrote, is an error that names both. A buffer whose size changes loses its content.
+here as it would natively. Beyond that every byte of the arena, of outputs and of buffers with
+memory of their own knows the buffer that wrote it last: a step that reads bytes of another buffer,
+or bytes nobody wrote, is an error that names both. A buffer whose size changes loses its content,
+and an output must be written whole.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -28,15 +30,19 @@ POISON: Final = 0xFF  # NaN as a float, -1 as an integer: no result of a right p
 class _Block:
     """Bytes, and who wrote each MIN_ALIGN of them (where buffers start) last."""
 
-    def __init__(self, size: int) -> None:
-        try:
-            self.data: Array = np.full(size, POISON, np.uint8)
-            self.writers: Array = np.full(-(-size // MIN_ALIGN), NOBODY, np.int32)
-        except (MemoryError, ValueError) as e:  # ValueError: more than an address has room for
-            raise ExecutionError(
-                f"no memory for the {size} bytes of working memory this run needs; "
-                "use fewer contexts or smaller shapes"
-            ) from e
+    def __init__(self, data: Array) -> None:
+        self.data = data
+        self.writers: Array = np.full(-(-data.size // MIN_ALIGN), NOBODY, np.int32)
+
+
+def _fresh(size: int) -> _Block:
+    try:
+        return _Block(np.full(size, POISON, np.uint8))
+    except (MemoryError, ValueError) as e:  # ValueError: more than an address has room for
+        raise ExecutionError(
+            f"no memory for the {size} bytes of working memory this run needs; "
+            "use fewer contexts or smaller shapes"
+        ) from e
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +95,9 @@ class Memory:
         self.plan = plan
         self.bindings = bindings
         self._shapes = shapes
-        self._offsets = plan.profiles[shapes.profile].offsets
-        self._arena = _Block(plan.profiles[shapes.profile].arena_bytes)
+        self._profile = plan.profiles[shapes.profile]
         self._own: dict[int, _Block] = {}
+        self._outputs: dict[int, _Block] = {}
         self._last_bytes: dict[int, int] = {}  # of buffers in the arena whose size may change
         # an empty weight may share its offset with the one behind it, which counts
         stored = zip(plan.weights, plan.weight_data, strict=True)
@@ -103,6 +109,10 @@ class Memory:
             )
             if not late:
                 self._check_place(i)
+
+    @cached_property
+    def _arena(self) -> _Block:
+        return _fresh(self._profile.arena_bytes)
 
     def buffer_bytes(self, buffer: int) -> int:
         """The size of a buffer; raises ShapeError for a negative one."""
@@ -126,8 +136,28 @@ class Memory:
             return View(ref.buffer, block.data[first + start : first + size], block, first + start)
         if kind == "weight":
             return View(ref.buffer, self._weight(ref.buffer)[start:size])
+        if kind == "output":
+            block = self._output_block(ref.buffer)
+            return View(ref.buffer, block.data[start:size], block, start)
         memory = self.bindings.memory(self.bindings.index_of[ref.buffer])
         return View(ref.buffer, memory[start:size])
+
+    def finish(self) -> None:
+        """End a run; raises EngineFormatError for an output that was not written whole."""
+        self.bindings.finish()
+        for b in self.plan.outputs:
+            block = self._output_block(b.buffer)
+            whole = View(b.buffer, block.data, block)
+            whole.check_read(block.data.size, f"output '{b.name}': the caller")
+
+    def _output_block(self, buffer: int) -> _Block:
+        """The tensor of an output; what was written is forgotten when it gets other memory."""
+        memory = self.bindings.memory(self.bindings.index_of[buffer])
+        block = self._outputs.get(buffer)
+        same = block is not None and block.data.size == memory.size
+        if block is None or not same or address(block.data) != address(memory):
+            block = self._outputs[buffer] = _Block(memory)
+        return block
 
     def _check_place(self, buffer: int) -> None:
         """Raise EngineFormatError unless a buffer lies in its memory."""
@@ -139,7 +169,7 @@ class Memory:
                 )
             return
         if b.kind == "arena":
-            offset, room = self._offsets[buffer], self._arena.data.size
+            offset, room = self._profile.offsets[buffer], self._profile.arena_bytes
         else:
             offset, room = b.offset, b.offset + self._weight(buffer).size
         if offset >= 0 and offset + size > room:
@@ -153,11 +183,11 @@ class Memory:
 
     def _arena_block(self, buffer: int, size: int) -> tuple[_Block, int]:
         """Where an arena buffer of `size` bytes lies; content of another size is forgotten."""
-        offset = self._offsets[buffer]
+        offset = self._profile.offsets[buffer]
         if offset < 0:
             block = self._own.get(buffer)
             if block is None or block.data.size != size:
-                block = self._own[buffer] = _Block(size)
+                block = self._own[buffer] = _fresh(size)
             return block, 0
         before = self._last_bytes.setdefault(buffer, size)
         if before != size:
