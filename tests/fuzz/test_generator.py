@@ -150,6 +150,13 @@ def test_ties_of_rounded_values_are_unsure() -> None:
     assert expectation(replace(exact, inputs=x)).sure.all()
 
 
+def test_what_saturates_ties() -> None:
+    """Sigmoids far out are all 1 in float32: which of them is the largest is unsure."""
+    x = {"x": Tensor("float32", (1, 4), values=(30, 20, 40, 25))}
+    case = small_case(Step("Sigmoid", ("x",), ("a",)), Step("ArgMax", ("a",), ("y",), {"axis": 1}))
+    assert not expectation(replace(case, inputs=x)).sure.any()
+
+
 def test_two_rounded_results_may_be_equal_where_exact_ones_are_not() -> None:
     """float16 has few numbers: a rounded sum meets an input that the exact sum only comes near."""
     inputs = {"x": Tensor("float16", (40, 60)), "z": Tensor("float16", (40, 60), seed=1)}

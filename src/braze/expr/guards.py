@@ -16,7 +16,7 @@ from braze.expr.scalar import Expr, binary, const, unary
 Literal = tuple[Expr, bool]
 Alternatives = frozenset[frozenset[Literal]]
 ALWAYS: Alternatives = frozenset({frozenset()})
-_MAX_ALTERNATIVES = 8
+_MAX_ALTERNATIVES = 16
 
 
 def load_guards(roots: Sequence[Expr]) -> dict[Expr, Expr | None]:
@@ -32,7 +32,44 @@ def load_guards(roots: Sequence[Expr]) -> dict[Expr, Expr | None]:
                 literal = (e.args[0], position == 1)
                 add = frozenset(alternative | {literal} for alternative in here)
             need[child] = _absorb(need.get(child, frozenset()) | add)
-    return {e: _as_expr(g) for e, g in need.items() if e.op == "load"}
+    loads = {e: g for e, g in need.items() if e.op == "load"}
+    _break_cycles(loads)
+    return {e: _as_expr(g) for e, g in loads.items()}
+
+
+def _break_cycles(loads: dict[Expr, Alternatives]) -> None:
+    """Drop conditions that can only be told by making the very load that they guard.
+
+    In `select(select(a, x, y) < y, select(a, x, y), x)` the load of x is needed where `a` holds or
+    the comparison does not, and the comparison reads x.
+    """
+    inside: dict[Expr, frozenset[Expr]] = {}
+
+    def reads(condition: Expr) -> frozenset[Expr]:
+        if condition not in inside:
+            found = (e for e in reachable(condition) if e.op == "load")
+            inside[condition] = frozenset(found)
+        return inside[condition]
+
+    def leads_to(condition: Expr, load: Expr) -> bool:
+        """Whether `condition` reads `load`, or a load whose own condition does."""
+        seen: set[Expr] = set()
+        stack = list(reads(condition))
+        while stack:
+            e = stack.pop()
+            if e is load or e == load:
+                return True
+            if e not in seen:
+                seen.add(e)
+                stack.extend(x for a in loads[e] for c, _ in a for x in reads(c))
+        return False
+
+    for load, alternatives in loads.items():
+        kept = frozenset(
+            frozenset((c, w) for c, w in a if not leads_to(c, load)) for a in alternatives
+        )
+        if kept != alternatives:
+            loads[load] = _absorb(kept)
 
 
 def topological(roots: Sequence[Expr]) -> list[Expr]:
@@ -52,9 +89,11 @@ def topological(roots: Sequence[Expr]) -> list[Expr]:
 
 
 def _absorb(alternatives: Alternatives) -> Alternatives:
-    """Drop alternatives that another one implies; give up (always) when there are too many."""
+    """Drop alternatives that another one implies; keep what all have in common of too many."""
     kept = frozenset(a for a in alternatives if not any(b < a for b in alternatives))
-    return kept if len(kept) <= _MAX_ALTERNATIVES else ALWAYS
+    if len(kept) <= _MAX_ALTERNATIVES:
+        return kept
+    return frozenset({frozenset.intersection(*kept)})
 
 
 def _as_expr(alternatives: Alternatives) -> Expr | None:
