@@ -13,7 +13,7 @@ from braze.codegen.reference.engine import ReferenceEngine
 from braze.core.dtypes import ALL_DTYPES, BF16, F16, F32, F64, I8, I64, U8, DType
 from braze.core.errors import BrazeError
 from braze.engine.plan import Guard, Plan, SizeOp
-from braze.engine.steps import BufferRef
+from braze.engine.steps import BufferRef, Copy
 from braze.runtime import Engine
 from tests.runtime import flow_plans, plans
 
@@ -172,6 +172,11 @@ REFUSED: dict[str, tuple[Plan, Feed]] = {
     ),
     "a negative copy": (
         changed(with_sizes(NONZERO, ("const", -1, 0)), 2, bytes=ZERO), {"x": some(8)}
+    ),
+    "a copy that leaves its target in a body that does not run": (
+        replace(REPEAT, bodies=(replace(REPEAT.bodies[0], steps=(
+            Copy(BufferRef(0), BufferRef(1), 5), *REPEAT.bodies[0].steps[1:])),)),
+        {"x": some(64), "trip": np.array(0)},
     ),
     "an output buffer beyond its tensor": (smaller(NONZERO, 1, 6), {"x": some(8)}),
     "a buffer outside of the arena": (

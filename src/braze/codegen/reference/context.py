@@ -11,7 +11,7 @@ from braze.codegen.reference.flow import Run, Watch
 from braze.codegen.reference.loaded import LoadedReference
 from braze.codegen.reference.memory import Memory
 from braze.codegen.reference.shapes import Shapes
-from braze.codegen.reference.steps import Machine
+from braze.codegen.reference.steps import Machine, check_early
 from braze.core.errors import BindingError, ProfileError, ShapeError
 from braze.engine.plan import DebugTensor
 from braze.runtime.arrays import Array, address_of, empty_output
@@ -92,7 +92,7 @@ class ReferenceContext(ExecutionContext):
         """The sizes for these input shapes: with what the last run made known, if it had them."""
         if self._sizes is None or self._sizes.dims != dims:
             sizes = Shapes(self._plan, dims, self._profile)
-            self._laid_out(sizes)  # refuses what cannot be laid out
+            check_early(self._reference.routines, sizes, self._laid_out(sizes))
             self._sizes = sizes
         return self._sizes
 

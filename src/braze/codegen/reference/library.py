@@ -43,6 +43,9 @@ class Routine(Protocol):
     writes: ClassVar[int]
     params: ClassVar[int]
 
+    def sizes(self, params: Sequence[int], rooms: Sequence[int]) -> tuple[int, ...]:
+        """Bytes it may use of each buffer; raises EngineFormatError for one without the room."""
+
     def run(self, views: Sequence[View], params: Sequence[int], where: str) -> None:
         """Raises EngineFormatError where a buffer is too small or holds what nobody wrote."""
 
@@ -60,15 +63,20 @@ class TopK:
     dtype: DType
     largest: bool
 
-    def run(self, views: Sequence[View], params: Sequence[int], where: str) -> None:
-        """See Routine.run."""
+    def sizes(self, params: Sequence[int], rooms: Sequence[int]) -> tuple[int, ...]:
+        """See Routine.sizes."""
         rows, n, k = params
         element = self.dtype.itemsize
         need_bytes(k <= n)
-        sizes = (
-            need(views[0], rows, n, element), need(views[1], rows, k, element),
-            need(views[2], rows, k, 8), need(views[3], n, 8),
+        return (
+            need(rooms[0], rows, n, element), need(rooms[1], rows, k, element),
+            need(rooms[2], rows, k, 8), need(rooms[3], n, 8),
         )  # fmt: skip
+
+    def run(self, views: Sequence[View], params: Sequence[int], where: str) -> None:
+        """See Routine.run."""
+        rows, n, k = params
+        sizes = self.sizes(params, [v.data.size for v in views])
         views[0].check_read(sizes[0], where)
         check_apart(views, sizes, self.reads, where)
         x = views[0].data[: sizes[0]].view(self.dtype.numpy).reshape(rows, n)
@@ -87,10 +95,14 @@ class NonZero:
     params: ClassVar[int] = 1
     dtype: DType
 
+    def sizes(self, params: Sequence[int], rooms: Sequence[int]) -> tuple[int, ...]:
+        """See Routine.sizes."""
+        (n,) = params
+        return need(rooms[0], n, self.dtype.itemsize), need(rooms[1], n, 8), need(rooms[2], 8)
+
     def run(self, views: Sequence[View], params: Sequence[int], where: str) -> None:
         """See Routine.run."""
-        (n,) = params
-        sizes = need(views[0], n, self.dtype.itemsize), need(views[1], n, 8), need(views[2], 8)
+        sizes = self.sizes(params, [v.data.size for v in views])
         views[0].check_read(sizes[0], where)
         check_apart(views, sizes, self.reads, where)
         x = numbers(views[0].data[: sizes[0]].view(self.dtype.numpy), self.dtype)
@@ -117,10 +129,14 @@ def find_routine(plan: Plan, step: LibraryCall) -> Routine:
     return routine
 
 
+def copy_sizes(params: Sequence[int], rooms: Sequence[int]) -> tuple[int, ...]:
+    """Routine.sizes of a copy, whose only param is the bytes."""
+    return need(rooms[0], params[0]), need(rooms[1], params[0])
+
+
 def copy(source: View, target: View, size: int, where: str) -> None:
     """Copy `size` bytes, which may overlap; raises EngineFormatError as Routine.run does."""
-    need(source, size)
-    need(target, size)
+    copy_sizes((size,), (source.data.size, target.data.size))
     source.check_read(size, where)
     write(target, source.data[:size].copy())
 
@@ -131,11 +147,11 @@ def write(view: View, values: Array) -> None:
     view.mark(values.nbytes)
 
 
-def need(view: View, *factors: int) -> int:
+def need(room: int, *factors: int) -> int:
     """The product of counts and an element size; raises EngineFormatError if it does not fit."""
     need_bytes(min(factors) >= 0)
     size = int(np.prod(np.array(factors, object)))
-    need_bytes(size <= view.data.size)
+    need_bytes(size <= room)
     return size
 
 

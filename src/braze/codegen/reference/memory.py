@@ -102,12 +102,8 @@ class Memory:
         # an empty weight may share its offset with the one behind it, which counts
         stored = zip(plan.weights, plan.weight_data, strict=True)
         self._weights = {w.offset: np.frombuffer(d, np.uint8) for w, d in stored if w.bytes}
-        for i, buffer in enumerate(plan.buffers):
-            binding = bindings.index_of.get(i)
-            late = shapes.is_late(buffer.bytes) or (
-                binding is not None and bindings.is_late(binding)
-            )
-            if not late:
+        for i in range(len(plan.buffers)):
+            if not self.is_late(BufferRef(i)):
                 self._check_place(i)
 
     @cached_property
@@ -121,14 +117,29 @@ class Memory:
             raise ShapeError(f"buffer {buffer} would have {size} bytes")
         return size
 
-    def view(self, ref: BufferRef) -> View:
-        """The bytes `ref` stands for, from its displacement to the buffer's end."""
+    def is_late(self, ref: BufferRef) -> bool:
+        """Whether only the run knows what `ref` stands for."""
+        sizes = [self.plan.buffers[ref.buffer].bytes]
+        sizes += [ref.displacement] if ref.displacement >= 0 else []
+        binding = self.bindings.index_of.get(ref.buffer)
+        return self._shapes.is_late(*sizes) or (
+            binding is not None and self.bindings.is_late(binding)
+        )
+
+    def room(self, ref: BufferRef) -> int:
+        """Bytes from the displacement to the buffer's end; raises EngineFormatError if beyond."""
         size = self.buffer_bytes(ref.buffer)
         start = 0 if ref.displacement < 0 else self._shapes.at(ref.displacement)
         if not 0 <= start <= size:
             raise EngineFormatError(
                 f"displacement {start} leaves buffer {ref.buffer}; build the engine again"
             )
+        return size - start
+
+    def view(self, ref: BufferRef) -> View:
+        """The bytes `ref` stands for, from its displacement to the buffer's end."""
+        size = self.buffer_bytes(ref.buffer)
+        start = size - self.room(ref)
         self._check_place(ref.buffer)
         kind = self.plan.buffers[ref.buffer].kind
         if kind == "arena":

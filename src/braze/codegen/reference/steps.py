@@ -51,6 +51,25 @@ def read_program(module: Module) -> Program:
     return Program(kernel, kernel_symbols(kernel), frozenset(in_place_slots(kernel)))
 
 
+def check_early(routines: Mapping[int, Routine], shapes: Shapes, memory: Memory) -> None:
+    """Refuse copies and calls without the room, and displacements, that input shapes settle.
+
+    routines: as for Machine. Raises EngineFormatError, whether the step would run or not.
+    """
+    for number, step in enumerate(memory.plan.every_step):
+        if not isinstance(step, Straight):
+            continue
+        params = (step.bytes,) if isinstance(step, Copy) else step.params
+        refs = (step.source, step.target) if isinstance(step, Copy) else step.buffers
+        if shapes.is_late(*params) or any(map(memory.is_late, refs)):
+            continue
+        rooms = [memory.room(ref) for ref in refs]
+        if isinstance(step, Copy):
+            library.copy_sizes(shapes.shape(params), rooms)
+        elif number in routines:
+            routines[number].sizes(shapes.shape(params), rooms)
+
+
 @dataclass(frozen=True)
 class Machine:
     """What straight steps of one run need.
