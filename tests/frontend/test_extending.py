@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
@@ -14,9 +16,22 @@ import pytest
 from onnx import helper
 
 import braze
-from braze.core.errors import DTypeError
-from braze.ops import catalog
+from braze.codegen.catalog import find_backend
+from braze.core.config import EFFORTS
+from braze.core.dtypes import F32
+from braze.core.errors import CompileError, DTypeError
+from braze.core.trace import Trace
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import hole
+from braze.fusion import kernel_text
+from braze.fusion.kernel import AnchorKernel, Tactic
+from braze.fusion.partition import lower_nodes
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import TensorType
+from braze.ops import catalog, lowering
+from braze.ops.lowering import Anchor, Nest
 from braze.ops.pointwise import activation_import
+from braze.ops.reduce.scan import Cumulative
 from braze.passes.rules.canonicalize import canonicalize
 from tests.frontend.onnx_models import FLOAT, INT64, info, model
 from tests.passes.rule_checks import Net, apply, ops, refusals
@@ -28,7 +43,7 @@ KEY = ("my.domain", "BentIdentity")
 def block(path: str) -> str:
     """The Python code block that begins with the comment `path`."""
     blocks = re.findall(r"```python\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
-    (found,) = (b for b in blocks if b.startswith(f"# {path}\n"))
+    (found,) = (b for b in map(dedent, blocks) if b.startswith(f"# {path}\n"))
     return str(found)
 
 
@@ -111,3 +126,54 @@ def test_the_pass_line_is_that_of_canonicalize_with_one_rule_more() -> None:
     line = block("src/braze/passes/rules/canonicalize.py").splitlines()[1]
     source = Path(canonicalize.__code__.co_filename).read_text(encoding="utf-8")
     assert line.replace(", RemoveExpOfLog()", "") in source
+
+
+@pytest.fixture
+def scan_spec(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The spec of the doc, as a class of ops/lowering.py."""
+    code = "from __future__ import annotations\n" + block("src/braze/ops/lowering.py")
+    names = dict(vars(lowering))
+    exec(compile(code, "lowering", "exec"), names)
+    spec = names["ScanSpec"]
+    monkeypatch.setitem(kernel_text.SPECS, spec.kind, spec)  # type: ignore[arg-type]
+    return spec
+
+
+@pytest.mark.parametrize("target", ["cpu:avx2", "cuda:sm_90", "reference"])
+def test_an_anchor_that_a_backend_has_no_row_for_runs_as_its_nest(
+    scan_spec: Any, target: str
+) -> None:
+    class Scan(Cumulative):
+        def lower(self, inputs: Any, outputs: Any) -> Any:
+            nest = super().lower(inputs, outputs)
+            assert isinstance(nest, Nest)
+            return Anchor(scan_spec(inputs[0].shape, self.axis, inputs[0].dtype), nest.kernel)
+
+    g = GraphBuilder()
+    x = g.input("x", TensorType(F32, (3, 5)))
+    graph = g.finish([("y", g.add1(Scan("sum", 1), x))])
+    trace, backend = Trace(), find_backend(target, 1)
+    (low,) = lower_nodes(graph, backend, trace).values()
+    assert isinstance(low, Nest)
+    (decision,) = trace.decisions
+    assert decision["kind"] == "fallback" and "scan" in decision["reason"]
+    (low,) = lower_nodes(graph).values()
+    assert isinstance(low, Anchor) and low.spec.kind == "scan"
+
+
+def test_an_anchor_has_a_text_and_no_tactic_without_a_row(scan_spec: Any) -> None:
+    tensor = TensorSpec(F32, (3, 5))
+    kernel = AnchorKernel(scan_spec((3, 5), 1, F32), (tensor,), tensor, hole(0, F32))
+    assert kernel_text.parse_kernel(kernel_text.kernel_text(kernel)) == kernel
+    cpu = find_backend("cpu:avx2", 1)
+    assert cpu.tactics(kernel, EFFORTS[3]) == ()
+    with pytest.raises(CompileError, match="none of the CPU backend for scan"):
+        cpu.compile(kernel, Tactic("gemm"))
+
+
+def test_the_row_of_an_anchor_is_one_of_the_table(scan_spec: Any) -> None:
+    anchors = importlib.import_module("braze.codegen.cpu.anchors")
+    line = block("src/braze/codegen/cpu/anchors.py, in FAMILIES").splitlines()[1:]
+    made = dict.fromkeys(("scan_support", "scan_tactics", "compile_scan"), print)
+    row = eval("{" + "\n".join(line) + "}", {**vars(anchors), **made, "ScanSpec": scan_spec})
+    assert isinstance(row[scan_spec], anchors.Family)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from braze.core.dims import parse_dim
 from braze.core.dtypes import from_name
@@ -39,14 +39,9 @@ from braze.expr.text import (
     tensors_text,
 )
 from braze.fusion.kernel import AnchorKernel, Kernel
-from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, Operand, SelectSpec
+from braze.ops.lowering import AnchorSpec, Operand
 
-SPECS: Final[Mapping[str, type[AnchorSpec]]] = {
-    "matmul": MatmulSpec,
-    "conv": ConvSpec,
-    "attention": AttentionSpec,
-    "select": SelectSpec,
-}
+SPECS: Final[Mapping[str, type[AnchorSpec]]] = {spec.kind: spec for spec in get_args(AnchorSpec)}
 _HEADER = re.compile(r"(\w+) \((.*)\) -> (.*)$")
 _FIELD = re.compile(r"(\w+) = (.*)$")
 _OPERAND = re.compile(r"(\d+) \[(.*)\] \+ (.*)$")
@@ -56,8 +51,9 @@ def kernel_text(kernel: Kernel) -> str:
     """What `kernel` computes; equal texts mean equal kernels, so equal code for equal tactics."""
     if isinstance(kernel, LoopKernel):
         return loops_text(kernel)
-    kind = next(k for k, spec in SPECS.items() if isinstance(kernel.spec, spec))
-    lines = [f"{kind} ({tensors_text(kernel.inputs)}) -> {tensors_text([kernel.output])}"]
+    lines = [
+        f"{kernel.spec.kind} ({tensors_text(kernel.inputs)}) -> {tensors_text([kernel.output])}"
+    ]
     for f in fields(kernel.spec):
         lines.append(f"  {f.name} = {_FORMS[str(f.type)][0](getattr(kernel.spec, f.name))}")
     lines.append(f"  constant = {_list_text(sorted(kernel.constant))}")

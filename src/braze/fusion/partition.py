@@ -24,17 +24,7 @@ from braze.fusion.placement import Placement, Question, place_values
 from braze.fusion.region import Partition, Region
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.abilities import UNLIMITED, Abilities, refusal
-from braze.ops.lowering import (
-    Anchor,
-    ConvSpec,
-    Decompose,
-    Extern,
-    Lowering,
-    MatmulSpec,
-    Nest,
-    Pointwise,
-    View,
-)
+from braze.ops.lowering import Anchor, Decompose, Lowering, Nest, Pointwise, View
 
 
 def lower_nodes(
@@ -48,7 +38,7 @@ def lower_nodes(
     for n in graph.nodes:
         types = [None if v is None else v.type for v in n.inputs]
         low = n.op.lower(types, [v.type for v in n.outputs])
-        if isinstance(low, (Decompose, Extern)):
+        if isinstance(low, Decompose):
             raise CompileError(
                 f"node {', '.join(n.origins) or n.outputs[0].name} ({n.op.name}) has no kernel: "
                 f"its lowering is {type(low).__name__}; please report this model"
@@ -120,7 +110,7 @@ def _absorb_epilogues(q: Question, placement: Placement) -> None:
 
 def _takes_epilogue(low: Lowering) -> bool:
     if isinstance(low, Anchor):
-        return isinstance(low.spec, (MatmulSpec, ConvSpec))
+        return low.spec.takes_epilogue
     if not isinstance(low, Nest):
         return False
     kernel = low.kernel

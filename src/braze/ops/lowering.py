@@ -1,11 +1,11 @@
-"""The six results of `Op.lower`. Fusion and code generation know ops only through these."""
+"""The five results of `Op.lower`. Fusion and code generation know ops only through these."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Union
+from typing import TYPE_CHECKING, ClassVar, Final, Union
 
 from braze.core.dims import Dim, Shape, product
 from braze.core.dtypes import I64, DType
@@ -62,6 +62,9 @@ class Operand:
     offset: Dim = 0
 
 
+# Every spec has the class variables `kind`, its name in kernel texts, and `takes_epilogue`: whether
+# the pointwise kernel that reads the result may be computed where the result is.
+
 # How an anchor sums: `acc` is the type of products and sums. k is cut into blocks of `block`
 # terms; a block is one accumulator per output that takes its products in ascending k from zero,
 # and blocks are added in ascending order. No tile, batch slot or worker changes that order, so
@@ -75,6 +78,9 @@ class MatmulSpec:
 
     lhs strides: (*batch, m, k); rhs strides: (*batch, k, n); out strides: (*batch, m, n).
     """
+
+    kind: ClassVar[str] = "matmul"
+    takes_epilogue: ClassVar[bool] = True
 
     batch: tuple[Dim, ...]
     m: Dim
@@ -101,6 +107,9 @@ class ConvSpec:
     the op has, one to three: a template that knows only planes lifts them for itself. The sum's k
     runs over (*kernel, C/groups), channels fastest, summed as `acc` and `block` say.
     """
+
+    kind: ClassVar[str] = "conv"
+    takes_epilogue: ClassVar[bool] = True
 
     batch: Dim
     in_spatial: tuple[Dim, ...]
@@ -130,6 +139,9 @@ class AttentionSpec:
     entirely give zeros. Scores and softmax have the type `acc`; both products are summed as `acc`
     and `block` say.
     """
+
+    kind: ClassVar[str] = "attention"
+    takes_epilogue: ClassVar[bool] = False
 
     batch: Dim
     heads: Dim
@@ -171,6 +183,9 @@ class SelectSpec:
     shape[axis] < 2**32. The largest come first where `largest`, else the smallest. Equal elements
     keep their order; NaN counts as larger than every number.
     """
+
+    kind: ClassVar[str] = "select"
+    takes_epilogue: ClassVar[bool] = False
 
     shape: tuple[Dim, ...]
     axis: int
@@ -223,15 +238,7 @@ class Decompose:
     build: Callable[..., tuple[Value, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Extern:
-    """A routine of the native library, by name (sorting, searching: no loop nest fits)."""
-
-    routine: str
-    attributes: tuple[tuple[str, int | float | str], ...] = ()
-
-
-Lowering = Union[Pointwise, View, Nest, Anchor, Decompose, Extern]
+Lowering = Union[Pointwise, View, Nest, Anchor, Decompose]
 
 __all__ = [
     "SUM_BLOCK",
@@ -240,7 +247,6 @@ __all__ = [
     "AttentionSpec",
     "ConvSpec",
     "Decompose",
-    "Extern",
     "Lowering",
     "MatmulSpec",
     "Nest",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from braze.codegen.cpu.attention.template import (
     attention_support,
@@ -13,56 +15,71 @@ from braze.codegen.cpu.conv.depthwise import compile_depthwise, depthwise_tactic
 from braze.codegen.cpu.conv.template import compile_conv, conv_support, conv_tactics
 from braze.codegen.cpu.conv.winograd.template import compile_winograd
 from braze.codegen.cpu.product.template import compile_matmul, matmul_support, matmul_tactics
-from braze.codegen.cpu.select.template import TEMPLATE as SELECT
-from braze.codegen.cpu.select.template import compile_select, select_tactics
+from braze.codegen.cpu.select.template import compile_select, select_support, select_tactics
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.errors import CompileError
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
-from braze.ops.lowering import AnchorSpec, ConvSpec, MatmulSpec, SelectSpec
+from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
+
+
+@dataclass(frozen=True)
+class Family:
+    """The templates of one kind of anchor.
+
+    support(spec, inputs, constant): None, or why no template fits; tactics(kernel, target,
+    effort): of what fits, best estimate first; compilers: tactic's template -> code of a kernel.
+    """
+
+    support: Callable[..., str | None]
+    tactics: Callable[[AnchorKernel, CpuTarget, Effort], tuple[Tactic, ...]]
+    compilers: Mapping[str, Callable[[AnchorKernel, Tactic, CpuTarget], CompiledKernel]]
+
+
+def _conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
+    assert isinstance(kernel.spec, ConvSpec)
+    offered = depthwise_tactics if is_depthwise(kernel.spec) else conv_tactics
+    return offered(kernel, target, effort)
+
+
+# what has no line here is refused, and its loop nest runs
+FAMILIES: Final[Mapping[type[AnchorSpec], Family]] = {
+    MatmulSpec: Family(matmul_support, matmul_tactics, {"gemm": compile_matmul}),
+    ConvSpec: Family(
+        conv_support,
+        _conv_tactics,
+        {"conv": compile_conv, "depthwise": compile_depthwise, "winograd": compile_winograd},
+    ),
+    AttentionSpec: Family(attention_support, attention_tactics, {"attention": compile_attention}),
+    SelectSpec: Family(select_support, select_tactics, {"select": compile_select}),
+}
 
 
 def anchor_support(
     spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
 ) -> str | None:
     """None where a template runs `spec`, else why none does (see `Abilities.supports`)."""
-    if isinstance(spec, MatmulSpec):
-        return matmul_support(spec, inputs)
-    if isinstance(spec, ConvSpec):
-        return conv_support(spec, inputs, constant)
-    if isinstance(spec, SelectSpec):
-        return None
-    return attention_support(spec, inputs)
+    family = FAMILIES.get(type(spec))
+    return (
+        f"{spec.kind} has no template" if family is None else family.support(spec, inputs, constant)
+    )
 
 
 def anchor_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
     """Ways to compile `kernel`, best estimate first; empty when only its fallback can run it."""
     if anchor_support(kernel.spec, kernel.inputs, kernel.constant) is not None:
         return ()
-    if isinstance(kernel.spec, MatmulSpec):
-        return matmul_tactics(kernel, target, effort)
-    if isinstance(kernel.spec, ConvSpec) and is_depthwise(kernel.spec):
-        return depthwise_tactics(kernel, target, effort)
-    if isinstance(kernel.spec, ConvSpec):
-        return conv_tactics(kernel, target, effort)
-    if isinstance(kernel.spec, SelectSpec):
-        return select_tactics()
-    return attention_tactics(kernel, target, effort)
+    return FAMILIES[type(kernel.spec)].tactics(kernel, target, effort)
 
 
 def compile_anchor(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for `kernel` by `tactic`; raises CompileError for a tactic of another backend."""
-    if tactic.template == "gemm":
-        return compile_matmul(kernel, tactic, target)
-    if tactic.template == "conv":
-        return compile_conv(kernel, tactic, target)
-    if tactic.template == "depthwise":
-        return compile_depthwise(kernel, tactic, target)
-    if tactic.template == "attention":
-        return compile_attention(kernel, tactic, target)
-    if tactic.template == "winograd":
-        return compile_winograd(kernel, tactic, target)
-    if tactic.template == SELECT:
-        return compile_select(kernel, target)
-    raise CompileError(f"tactic {tactic} is not one of the CPU backend; rebuild the timing cache")
+    family = FAMILIES.get(type(kernel.spec))
+    make = None if family is None else family.compilers.get(tactic.template)
+    if make is None:
+        raise CompileError(
+            f"tactic {tactic} is none of the CPU backend for {kernel.spec.kind}; "
+            "rebuild the timing cache"
+        )
+    return make(kernel, tactic, target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
 from braze.codegen.cuda.triton.pool import compile_all
 from braze.codegen.cuda.triton.select import select_source
+from braze.codegen.cuda.triton.tile import Tile
 from braze.core.config import Effort
 from braze.core.dtypes import BF16, F16, F32, I8, I32
 from braze.core.errors import CompileError, ConfigError, TargetError
@@ -34,7 +35,15 @@ from braze.core.target import Preferences
 from braze.core.version import __version__
 from braze.engine.plan import Plan
 from braze.expr.loops import LoopKernel, TensorSpec
-from braze.fusion.kernel import Code, CompiledKernel, GridLaunch, Kernel, Packing, Tactic
+from braze.fusion.kernel import (
+    AnchorKernel,
+    Code,
+    CompiledKernel,
+    GridLaunch,
+    Kernel,
+    Packing,
+    Tactic,
+)
 from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
 from braze.runtime.engine import Engine
 
@@ -43,6 +52,13 @@ DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
 FEW: Final = 4  # so few are compiled before workers have started
 FLOATS: Final = (F32, F16, BF16)
+# the template of each anchor; what has no line here is refused, and its loop nest runs
+TEMPLATES: Final[Mapping[type[AnchorSpec], Callable[[AnchorKernel, Tile], TritonSource]]] = {
+    MatmulSpec: matmul_source,
+    ConvSpec: conv_source,
+    AttentionSpec: attention_source,
+    SelectSpec: select_source,
+}
 
 
 def cuda_backend(variant: str, threads: int) -> CudaBackend:
@@ -80,6 +96,8 @@ class CudaBackend:
     def supports(
         self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
     ) -> str | None:
+        if type(spec) not in TEMPLATES:
+            return f"{spec.kind} has no template"
         types = [i.dtype for i in inputs[:2]]
         if isinstance(spec, SelectSpec):
             return None
@@ -155,13 +173,7 @@ class CudaBackend:
         if isinstance(kernel, LoopKernel):
             p = {k: int(v) for k, v in tactic.parameters}
             return nest_sources(kernel, p["rows"], p["columns"], p["warps"])
-        if isinstance(kernel.spec, AttentionSpec):
-            return (attention_source(kernel, tile_of(tactic)),)
-        if isinstance(kernel.spec, ConvSpec):
-            return (conv_source(kernel, tile_of(tactic)),)
-        if isinstance(kernel.spec, SelectSpec):
-            return (select_source(kernel, tile_of(tactic)),)
-        return (matmul_source(kernel, tile_of(tactic)),)
+        return (TEMPLATES[type(kernel.spec)](kernel, tile_of(tactic)),)
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
         sources = self.sources(kernel, tactic)

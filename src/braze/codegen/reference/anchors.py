@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,7 +16,14 @@ from braze.core.elements import numbers, stored
 from braze.expr.evaluate import evaluate
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.index.topk import sorted_order
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand, SelectSpec
+from braze.ops.lowering import (
+    AnchorSpec,
+    AttentionSpec,
+    ConvSpec,
+    MatmulSpec,
+    Operand,
+    SelectSpec,
+)
 
 Array = np.ndarray[Any, Any]
 Env = Mapping[str, int]
@@ -32,19 +39,9 @@ def run_anchor(
     """
     spec = kernel.spec
     values = [numbers(np.asarray(a), t.dtype) for a, t in zip(inputs, kernel.inputs, strict=True)]
-    if isinstance(spec, SelectSpec):
-        out = empty_output(kernel.output, env)
-        out[...] = _select(spec, values[0], env)
-        return [out]
     acc = spec.acc
     work = np.float64 if float64 and acc is F32 else acc.numpy
-    if isinstance(spec, MatmulSpec):
-        result = _matmul(spec, values, env, work)
-    elif isinstance(spec, ConvSpec):
-        result = _conv(spec, values, env, work)
-    else:
-        result = _attention(spec, values, env, work)
-    result = result.astype(acc.numpy)
+    result = ANCHORS[type(spec)](spec, values, env, work).astype(acc.numpy)
     axes = {}
     for k, n in enumerate(result.shape):
         axes[k] = np.arange(n).reshape([-1 if j == k else 1 for j in range(result.ndim)])
@@ -52,10 +49,10 @@ def run_anchor(
     value = evaluate(kernel.epilogue, axes, tensors, env, holes=(result,))
     value = stored(np.broadcast_to(value, result.shape), kernel.epilogue.dtype)
     out = empty_output(kernel.output, env)
-    if isinstance(spec, ConvSpec):
-        out[...] = value.reshape(out.shape)
-    else:
+    if isinstance(spec, (MatmulSpec, AttentionSpec)):
         view(out, spec.out, result.shape, env)[...] = value
+    else:  # row-major
+        out[...] = value.reshape(out.shape)
     return [out]
 
 
@@ -140,8 +137,8 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     return total.result().reshape(batch, *out_spatial, spec.out_channels)
 
 
-def _select(spec: SelectSpec, x: Array, env: Env) -> Array:
-    order = sorted_order(x.reshape(_sizes(env, *spec.shape)), spec.axis, spec.largest)
+def _select(spec: SelectSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
+    order = sorted_order(values[0].reshape(_sizes(env, *spec.shape)), spec.axis, spec.largest)
     return order.take(np.arange(*_sizes(env, spec.count)), spec.axis)
 
 
@@ -161,3 +158,13 @@ def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any
     weight = np.exp(score - np.where(np.isneginf(top), 0, top))
     total = weight.sum(axis=-1, keepdims=True)
     return blocked_product(weight, v, spec.block) / np.where(total == 0, 1, total)
+
+
+# spec -> function(spec, values of the operands, sizes, type to compute in): the result in the
+# spec's logical axes. What has no line here is refused, and its loop nest runs.
+ANCHORS: Final[Mapping[type[AnchorSpec], Callable[..., Array]]] = {
+    MatmulSpec: _matmul,
+    ConvSpec: _conv,
+    AttentionSpec: _attention,
+    SelectSpec: _select,
+}

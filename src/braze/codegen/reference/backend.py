@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from braze.codegen.reference.anchors import ANCHORS
 from braze.codegen.reference.engine import ReferenceEngine
 from braze.codegen.reference.symbols import kernel_symbols
 from braze.codegen.reference.target import ReferenceTarget
@@ -48,7 +49,8 @@ class ReferenceBackend:
     def supports(
         self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
     ) -> str | None:
-        return None
+        known = type(spec) in ANCHORS
+        return None if known else f"the interpreter knows no {spec.kind}"
 
     def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
         return (Tactic("numpy"),)

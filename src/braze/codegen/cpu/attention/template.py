@@ -37,7 +37,9 @@ _ASSUMED_KEYS = 256
 _SCORE_SHARE = 4  # a block of scores may take this part of the second-level cache
 
 
-def attention_support(spec: AttentionSpec, inputs: Sequence[TensorSpec]) -> str | None:
+def attention_support(
+    spec: AttentionSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+) -> str | None:
     """None for float32 attention, else why there is no template."""
     operands = [o for o in (spec.q, spec.k, spec.v, spec.mask) if o is not None]
     if any(inputs[o.slot].dtype != F32 for o in operands):

@@ -36,7 +36,9 @@ from braze.ops.lowering import MatmulSpec
 TEMPLATE = "gemm"
 
 
-def matmul_support(spec: MatmulSpec, inputs: Sequence[TensorSpec]) -> str | None:
+def matmul_support(
+    spec: MatmulSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+) -> str | None:
     """None for a product of floats, else why there is no template."""
     refusal = dot_refusal([inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)], spec.acc)
     return refusal or ("a sum of no terms has no template" if spec.k == 0 else None)

@@ -9,14 +9,18 @@ Time is size + hits * log(count) a row, where hits falls with count / size for m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import I64, KernelFunction, i64, storage_type
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.target import CpuTarget
+from braze.core.config import Effort
 from braze.core.dims import product
 from braze.core.dtypes import DType
+from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Tactic
 from braze.ops.lowering import SelectSpec
 
@@ -25,12 +29,19 @@ _SMALL = 4096  # elements that are not worth waking other threads for
 _EXPONENT = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0xFF << 23, "float64": 0x7FF << 52}
 
 
-def select_tactics() -> tuple[Tactic, ...]:
+def select_support(
+    spec: SelectSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
+) -> str | None:
+    """None: every type and size has a template."""
+    return None
+
+
+def select_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
     """One way, for every type and size."""
     return (Tactic(TEMPLATE),)
 
 
-def compile_select(kernel: AnchorKernel, target: CpuTarget) -> CompiledKernel:
+def compile_select(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for one selection; rows are split over the workers."""
     spec = kernel.spec
     assert isinstance(spec, SelectSpec)
