@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
@@ -21,6 +24,9 @@ from braze.core.config import EFFORTS
 from braze.core.dtypes import F32
 from braze.core.errors import CompileError, DTypeError
 from braze.core.trace import Trace
+from braze.expr import scalar
+from braze.expr.decompose import DOUBLE, SINGLE
+from braze.expr.decompose_pairs import PAIRS
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import hole
 from braze.fusion import kernel_text
@@ -177,3 +183,59 @@ def test_the_row_of_an_anchor_is_one_of_the_table(scan_spec: Any) -> None:
     made = dict.fromkeys(("scan_support", "scan_tactics", "compile_scan"), print)
     row = eval("{" + "\n".join(line) + "}", {**vars(anchors), **made, "ScanSpec": scan_spec})
     assert isinstance(row[scan_spec], anchors.Family)
+
+
+HYPOT = """
+import numpy as np
+from braze.codegen.cuda.triton.scalars import PRIMITIVES
+from braze.core.dtypes import F16, F32, F64
+from braze.expr.scalar import binary
+from braze.fusion.legality import HEAVY
+from tests.codegen.loops.pointwise import expected, host_isas, operand, run_pointwise
+
+assert "hypot" in PRIMITIVES and "hypot" in HEAVY
+ends = [0.0, -0.0, 3.0, -4.0, np.inf, -np.inf, np.nan, 3e38, 1e-30]
+x, y = (v.ravel() for v in np.meshgrid(ends, ends))
+# the type's own rounding, a few of them in float64
+for dtype, rtol in ((F16, 1e-3), (F32, 1.2e-7), (F64, 1e-15)):
+    with np.errstate(over="ignore"):
+        operands = [v.astype(dtype.numpy) for v in (x, y)]
+    e = binary("hypot", operand(0, dtype), operand(1, dtype))
+    for isa in host_isas():
+        got = run_pointwise(e, operands, [dtype] * 2, isa, 4)
+        np.testing.assert_allclose(got, expected(e, operands), rtol=rtol, atol=0)
+print("all equal")
+"""
+
+
+def test_a_scalar_op_is_the_three_files_of_the_doc(tmp_path: Path) -> None:
+    """A copy of the package with the doc's lines computes hypot in an engine's code."""
+    package = Path(braze.__file__).parent
+    copied = tmp_path / "braze"
+    shutil.copytree(package, copied, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def change(name: str, pattern: str, make: Callable[[str], str], where: str = "") -> None:
+        """Replace the one match of `pattern` in a file by what `make` says of the doc's block."""
+        file = copied / name
+        code = block(f"src/braze/{name}{where}").partition("\n")[2]
+        text = file.read_text(encoding="utf-8")
+        text, count = re.subn(pattern, lambda m: make(code) + m["rest"], text, flags=re.MULTILINE)
+        assert count == 1
+        file.write_text(text, encoding="utf-8")
+
+    change("expr/scalar.py", r"^PAIR_FUNCTIONS: .*(?P<rest>\n)", str.rstrip)
+    table = r"(?P<rest>    \"pow\": )"
+    change("expr/evaluate.py", table, str, ", in TABLE")
+    change("expr/decompose_pairs.py", table, str, ", in PAIRS")
+    change("expr/decompose_pairs.py", r"^(?P<rest># \(of float32 values)", lambda c: c + "\n\n")
+    paths = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(DOC.parents[1])])}
+    ran = subprocess.run(
+        [sys.executable, "-c", HYPOT],
+        env={**os.environ, **paths}, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0 and "all equal" in ran.stdout, ran.stderr
+
+
+def test_names_of_functions_are_those_that_have_a_form() -> None:
+    assert set(DOUBLE) == scalar.FUNCTIONS and set(PAIRS) == scalar.PAIR_FUNCTIONS
+    assert set(SINGLE) <= set(DOUBLE)

@@ -27,22 +27,30 @@ LEAVES: Final = {
     "hole",  # attr: index; the k-th operand of a Pointwise, or the anchor's accumulator (0)
     "red",  # attr: index; the result of an earlier reduction of the same loop nest
 }
+# What decides where work goes is the cost of an operation on floats. Functions are dozens of
+# instructions, in the forms of braze.expr.decompose (one operand) and decompose_pairs (two);
+# what is slow is one long instruction or a loop; all others count as one instruction.
+FUNCTIONS: Final = {
+    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+    "acosh", "atanh", "erf",
+}  # fmt: skip
+PAIR_FUNCTIONS: Final = {"pow"}
+SLOW: Final = {"sqrt", "mod", "fmod", "floordiv"}
 # one operand, same type out
-UNARY: Final = {
-    "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt", "exp", "log", "sin", "cos",
-    "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf",
+UNARY: Final = FUNCTIONS | {
+    "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt",
     "not",  # logical on bool, bitwise on integers
 }  # fmt: skip
 # one operand, bool out
 TESTS: Final = {"isnan", "isinf"}
 # two operands of one type, same type out
-BINARY: Final = {
+BINARY: Final = PAIR_FUNCTIONS | {
     "add", "sub", "mul",
     "div",  # floats: IEEE; integers: toward zero
     "floordiv",  # toward minus infinity
     "mod",  # sign of the divisor (Python)
     "fmod",  # sign of the dividend (C)
-    "pow", "min", "max", "and", "or", "xor", "shl", "shr",
+    "min", "max", "and", "or", "xor", "shl", "shr",
 }  # fmt: skip
 # two operands of one type, bool out
 COMPARE: Final = {"lt", "le", "eq"}

@@ -13,15 +13,12 @@ from braze.core.dims import Dim, Interval, product, symbols
 from braze.core.target import Preferences
 from braze.expr.fold import leaves, reachable
 from braze.expr.loops import LoopKernel
-from braze.expr.scalar import Expr
+from braze.expr.scalar import FUNCTIONS, PAIR_FUNCTIONS, SLOW, Expr
 from braze.ir.graph import Graph, Value
 from braze.ops.lowering import Lowering, Pointwise, View
 
 # Operations that cost `Preferences.heavy_cost` on floats: not to be computed twice.
-HEAVY = frozenset({
-    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
-    "acosh", "atanh", "erf", "pow", "mod", "fmod", "floordiv", "sqrt",
-})  # fmt: skip
+HEAVY = FUNCTIONS | PAIR_FUNCTIONS | SLOW
 Reason = str | None  # None: allowed
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from braze.codegen.cpu.llvm.vector import F64, Lanes, element_of, with_element
 from braze.expr.decompose import DOUBLE, SINGLE
-from braze.expr.power import power32, power64
+from braze.expr.decompose_pairs import PAIRS
 from braze.expr.scalar import Expr
 
 V = Any  # an LLVM value
@@ -29,11 +29,17 @@ def power(a: Lanes, e: Expr, x: V, y: V) -> V:
         special = _constant_power(a, x, float(exponent.value))
         if special is not None:
             return special
+    return of_two(a, "pow", x, y)
+
+
+def of_two(a: Lanes, name: str, x: V, y: V) -> V:
+    """The function called `name` (a key of PAIRS) of float32 or float64 lanes."""
     x, y = a.match(x, y)
+    single, double = PAIRS[name]
     if element_of(x.type) == F64:
-        return power64(a, x, y)
+        return double(a, x, y)
     wide = with_element(x.type, F64)
-    return a.b.fptrunc(power32(a, a.b.fpext(x, wide), a.b.fpext(y, wide)), x.type)
+    return a.b.fptrunc(single(a, a.b.fpext(x, wide), a.b.fpext(y, wide)), x.type)
 
 
 def _constant_power(a: Lanes, x: V, exponent: float) -> V | None:

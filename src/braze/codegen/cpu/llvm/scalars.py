@@ -12,12 +12,13 @@ from typing import Any
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm import halves
-from braze.codegen.cpu.llvm.elementary import elementary, power, remainder
+from braze.codegen.cpu.llvm.elementary import elementary, of_two, power, remainder
 from braze.codegen.cpu.llvm.function import I8, storage_type
 from braze.codegen.cpu.llvm.vector import F32, F64, I16, Lanes, with_element
 from braze.core.dtypes import BF16, BOOL, F16, DType
 from braze.core.dtypes import F64 as FLOAT64
 from braze.expr.decompose import FUNCTIONS
+from braze.expr.decompose_pairs import PAIRS
 from braze.expr.scalar import Expr
 
 V = Any  # an LLVM value
@@ -297,11 +298,15 @@ def _function(name: str) -> Callable[..., V]:
     return lambda a, e, x: settle(a, e.dtype, elementary(a, name, x))
 
 
+def _of_two(name: str) -> Callable[..., V]:
+    return lambda a, e, x, y: settle(a, e.dtype, of_two(a, name, x, y))
+
+
 PRIMITIVES: Mapping[str, Callable[..., V]] = {
     "neg": lambda a, e, x: a.neg(x), "abs": _abs, "sign": _sign, "not": _not,
     "floor": _round_by("floor"), "ceil": _round_by("ceil"), "trunc": _round_by("trunc"),
     "round": _round_by("round_even"), "sqrt": _rounded(lambda a, e, x: a.sqrt(x)),
-    **{name: _function(name) for name in FUNCTIONS},
+    **{name: _function(name) for name in FUNCTIONS}, **{name: _of_two(name) for name in PAIRS},
     "isnan": _isnan, "isinf": _isinf,
     "add": _rounded(_add), "sub": _rounded(_sub), "mul": _rounded(_mul), "div": _rounded(_div),
     "floordiv": _rounded(_floordiv), "mod": _rounded(_mod), "fmod": _rounded(_fmod),

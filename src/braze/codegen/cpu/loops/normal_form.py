@@ -15,12 +15,12 @@ from braze.core.dtypes import I64
 from braze.expr.fold import rewrite
 from braze.expr.guards import topological
 from braze.expr.loops import LoopKernel, LoopNest, TensorSpec, map_nest
-from braze.expr.scalar import UNARY, Expr, axis, const, load
+from braze.expr.scalar import FUNCTIONS, PAIR_FUNCTIONS, Expr, axis, const, load
 from braze.expr.simplify import Linear, linear, simplify
 
 _MAX_SPLITS = 8
 # operations worth a store and a load to do only once
-COSTLY = UNARY - {"neg", "abs", "not", "floor", "ceil", "round", "trunc", "sqrt", "sign"} | {"pow"}
+COSTLY = FUNCTIONS | PAIR_FUNCTIONS
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,14 @@ from braze.core.dtypes import F16
 from braze.expr.fold import leaves, reachable, rewrite
 from braze.expr.index import axes, ravel
 from braze.expr.loops import TensorSpec
-from braze.expr.scalar import UNARY, Expr, axis, load
+from braze.expr.scalar import FUNCTIONS, PAIR_FUNCTIONS, Expr, axis, load
 from braze.expr.simplify import simplify
 from braze.fusion.inline import ZERO, Index
 from braze.fusion.kernel import AnchorKernel
 
 LIGHT_NODES = 14  # distinct expression nodes up to which registers are finished in place
-_CHEAP = {"neg", "abs", "not", "sqrt", "floor", "ceil", "trunc", "round"}
+# too much code for every register; exponents are mostly small constants: a product or two
+_HEAVY = FUNCTIONS | PAIR_FUNCTIONS - {"pow"}
 
 
 class Epilogue:
@@ -43,7 +44,7 @@ class Epilogue:
         self._tensors = list(kernel.inputs)
         self._expr = self._flattened(kernel.epilogue)
         nodes = list(reachable(self._expr))
-        heavy = any(e.op in UNARY and e.op not in _CHEAP for e in nodes)
+        heavy = any(e.op in _HEAVY for e in nodes)
         if not fn.target.features.has_f16c:  # conversions are a dozen instructions each
             heavy = heavy or any(e.dtype is F16 for e in nodes)
         self.light = len(nodes) <= LIGHT_NODES and not heavy

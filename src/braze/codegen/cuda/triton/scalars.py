@@ -12,7 +12,7 @@ from braze.codegen.cuda.triton.arith import BITS, UNSIGNED, TritonArith, is_floa
 from braze.codegen.cuda.triton.source import Val
 from braze.core.dtypes import BF16, BOOL, F16, DType
 from braze.expr.decompose import DOUBLE, FUNCTIONS, SINGLE
-from braze.expr.power import power32, power64
+from braze.expr.decompose_pairs import PAIRS
 from braze.expr.scalar import Expr
 
 
@@ -147,9 +147,15 @@ def _pow(a: TritonArith, e: Expr, x: Val, y: Val) -> Val:
         special = _constant_power(a, x, float(exponent.value))
         if special is not None:
             return special
+    return _of_two(a, "pow", x, y)
+
+
+def _of_two(a: TritonArith, name: str, x: Val, y: Val) -> Val:
+    """The function called `name` (a key of PAIRS) of float32 or float64 values."""
+    single, double = PAIRS[name]
     if x.type == "float64":
-        return power64(a, x, y)  # type: ignore[no-any-return]
-    wide = power32(a, a.convert(x, "float64"), a.convert(y, "float64"))
+        return double(a, x, y)  # type: ignore[no-any-return]
+    wide = single(a, a.convert(x, "float64"), a.convert(y, "float64"))
     return a.convert(wide, "float32")
 
 
@@ -286,6 +292,10 @@ def _function(name: str) -> Callable[..., Val]:
     return apply
 
 
+def _pair_function(name: str) -> Callable[..., Val]:
+    return lambda a, e, x, y: settle(a, e.dtype, _of_two(a, name, x, y))
+
+
 def _isinf(a: TritonArith, e: Expr, x: Val) -> Val:
     return a.compare("==", a.abs(x), a.const(x, float("inf")))
 
@@ -298,6 +308,7 @@ PRIMITIVES: Mapping[str, Callable[..., Val]] = {
     "trunc": lambda a, e, x: a.trunc(x), "round": lambda a, e, x: a.round_even(x),
     "sqrt": _rounded(lambda a, e, x: a.sqrt(x)),
     **{name: _function(name) for name in FUNCTIONS},
+    **{name: _pair_function(name) for name in PAIRS},
     "isnan": lambda a, e, x: a.is_nan(x), "isinf": _isinf,
     "add": _rounded(_add), "sub": _rounded(lambda a, e, x, y: a.sub(x, y)),
     "mul": _rounded(_mul), "div": _rounded(_div),

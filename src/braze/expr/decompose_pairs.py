@@ -1,8 +1,13 @@
-"""x ** y for floats, with the special cases of IEEE 754 and numpy."""
+"""Elementary functions of two operands as arithmetic: x ** y with the special cases of IEEE 754.
+
+As in braze.expr.decompose, for what needs its functions.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from braze.expr.arith import Arith, X
 from braze.expr.decompose import exp64, log64, polynomial, split_log
@@ -109,3 +114,9 @@ def finish_power(a: Arith, x: X, y: X, size: X) -> X:
     result = a.select(nan, a.const(x, math.nan), result)
     certain = a.either(a.compare("==", y, zero), a.compare("==", x, one))
     return a.select(certain, one, result)
+
+
+# (of float32 values held in float64, of float64 values); engines round the first to float32
+PAIRS: Final[Mapping[str, tuple[Callable[..., X], Callable[..., X]]]] = {
+    "pow": (power32, power64),
+}
