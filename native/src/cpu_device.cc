@@ -82,17 +82,12 @@ class CpuDevice : public Device {
       if (m.kind != format::CodeKind::kElf) {
         fail(BRAZE_ERROR_TARGET, "the engine has code of kind ",
              format::kCodeKindNames[static_cast<size_t>(m.kind)], " for ", m.needs,
-             ", but this runtime runs on the CPU only; build it for this machine");
+             ", which the native runtime does not run; load it with braze.load in Python, or build ",
+             "it with target='cpu'");
       }
       needs.insert(m.needs);
     }
     for (const std::string_view isa : needs) require_isa(isa);
-    for (const Buffer& b : plan.buffers) {
-      if (b.space == format::Space::kDevice) {
-        fail(BRAZE_ERROR_TARGET, "the engine keeps buffers on a device, but this runtime runs on ",
-             "the CPU only; build it for this machine");
-      }
-    }
   }
 
   std::unique_ptr<CodeImage> image_;

@@ -169,13 +169,13 @@ void require_isa(std::string_view isa) {
       std::find_if(isas().begin(), isas().end(), [base](const Isa& i) { return i.name == base; });
   if (known == isas().end()) {
     fail(BRAZE_ERROR_TARGET, "the engine needs instruction set ", base, ", which this machine (",
-         host_isa(), ") does not have; build it for target isa ", host_isa());
+         host_isa(), ") does not have; build it with target='cpu:", host_isa(), "'");
   }
   needs.insert(needs.begin(), known->needs.begin(), known->needs.end());
   const std::string_view missing = missing_feature(needs);
   if (!missing.empty()) {
     fail(BRAZE_ERROR_TARGET, "the engine needs instruction set ", isa, " but this machine (",
-         host_isa(), ") lacks ", missing, "; build it for target isa ", host_isa());
+         host_isa(), ") lacks ", missing, "; build it with target='cpu:", host_isa(), "'");
   }
 }
 

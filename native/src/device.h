@@ -1,5 +1,5 @@
-// What the code of a plan runs on. A runtime with a GPU adds a second implementation; nothing outside
-// an implementation knows how code is loaded, where memory comes from, or what a launch is.
+// What the code of a plan runs on: the CPU (cpu_device.cc) or an NVIDIA GPU (cuda_device.cc). Nothing
+// outside an implementation knows how code is loaded, where memory comes from, or what a launch is.
 #pragma once
 
 #include <cstdint>

@@ -72,6 +72,7 @@ void test_versions() {
   other.isa = "x86-64+amx-nonsense";
   CHECK_FAILS(BRAZE_ERROR_TARGET, "amx-nonsense", load(braze::test::chain_engine(other)));
   CHECK_FAILS(BRAZE_ERROR_TARGET, "GPU", load_manifest("\"elf\"", "\"cubin\""));
+  CHECK_FAILS(BRAZE_ERROR_TARGET, "braze.load in Python", load_manifest("\"elf\"", "\"text\""));
   CHECK_FAILS(BRAZE_ERROR_TARGET, "GPU", load_manifest("\"host\"", "\"device\""));
   CHECK_FAILS(BRAZE_ERROR_VERSION, "kind is 'copies'", load_manifest("launch", "copies"));
   CHECK_FAILS(BRAZE_ERROR_VERSION, "is 'pow'", load_manifest("\"mul\",0", "\"pow\",0"));

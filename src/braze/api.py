@@ -65,9 +65,11 @@ def compile(  # the field's word, and braze.compile reads well
 
     model: a path, the bytes of a model, or an onnx.ModelProto.
     target: what the engine runs on: "cpu", the best this processor has, or an instruction set,
-        "cpu:avx512", "cpu:avx2" or "cpu:x86-64". Tactics of a machine that is not this one are
-        chosen without measuring. "reference" runs the plan in numpy, slowly, to compare with.
-    threads: workers of one run; None (the default) or 0 for all processors it may use.
+        "cpu:avx512", "cpu:avx2" or "cpu:x86-64"; "cuda", the NVIDIA GPU here, or a compute
+        capability, "cuda:sm_90", for which no GPU is needed here. Tactics of a machine that is not
+        this one are chosen without measuring. "reference" runs the plan in numpy, slowly, to
+        compare with; "reference:float64" sums in float64.
+    threads: workers of one run on the host; None (the default) or 0 for all processors it may use.
     shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
         optimization profile. Needed for inputs with dynamic sizes.
     values: input name -> array the engine is specialised to; runs must pass the same content.

@@ -34,7 +34,7 @@ REFUSED: Final = {
     "--model": "Caffe models are not read; convert the model to ONNX",
     "--uff": "UFF models are not read; convert the model to ONNX",
     "--useDLACore": "there is no DLA backend; leave the option out",
-    "--device": "only the CPU is a target so far; leave the option out",
+    "--device": "an engine runs on the first GPU it sees; choose with CUDA_VISIBLE_DEVICES",
     "--plugins": "plugins are not loaded; the ops braze runs are listed by `braze check`",
     "--staticPlugins": "plugins are not loaded; the ops braze runs are listed by `braze check`",
     "--dynamicPlugins": "plugins are not loaded; the ops braze runs are listed by `braze check`",
@@ -43,7 +43,7 @@ REFUSED: Final = {
     "--batch": "implicit batch does not exist in ONNX; give the batch in --shapes",
     "--maxBatch": "implicit batch does not exist in ONNX; give the batch in --maxShapes",
 }
-# trtexec options about GPUs that have nothing to act on: accepted, with a note in the report
+# trtexec options that change nothing in braze, on any target: accepted, with a note in the report
 WITHOUT_EFFECT: Final = (
     "--noTF32",
     "--stronglyTyped",
@@ -127,7 +127,7 @@ def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     _add_model_arguments(parser.add_argument_group("model and engine"))
     _add_inference_arguments(parser.add_argument_group("inference"))
     _add_report_arguments(parser.add_argument_group("report"))
-    ignored = parser.add_argument_group("accepted without effect on a CPU")
+    ignored = parser.add_argument_group("accepted without effect")
     for name in WITHOUT_EFFECT:
         ignored.add_argument(name, action="append_const", const=name, dest="ignored",
                              help=argparse.SUPPRESS)  # fmt: skip
@@ -159,7 +159,7 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
     add("--threads", type=int, metavar="N",
         help="worker threads of a run (0, the default: all processors)")  # fmt: skip
     add("--target", metavar="NAME", default="cpu",
-        help="cpu (the default), or one of its instruction sets, cpu:avx2")  # fmt: skip
+        help="cpu (the default), cpu:avx2, cuda, cuda:sm_90, reference")  # fmt: skip
     add("--builderOptimizationLevel", type=int, default=3, metavar="0..5",
         help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
     add("--timingCacheFile", type=file_name, metavar="FILE",
@@ -263,7 +263,7 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         export_layers=args.exportLayerInfo or "",
         verbosity=args.profilingVerbosity,
         verbose=args.verbose,
-        notes=tuple(f"{n} has no effect on a CPU" for n in args.ignored or ()),
+        notes=tuple(f"{n} has no effect" for n in args.ignored or ()),
     )
 
 

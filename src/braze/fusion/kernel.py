@@ -76,8 +76,9 @@ class Packing:
 class Code:
     """What a backend made of a kernel: bytes of one kind that only its runtime reads.
 
-    kind: "elf" (a relocatable object); entry: the symbol to call in it; needs: what the machine
-    must have, in the backend's words ("avx512").
+    kind: "elf" (a relocatable object for the CPU), "cubin" (for a GPU) or "text" (what the backend
+    itself interprets); entry: the function to call in it; needs: what must be there to run it, in
+    the backend's words ("avx512", "sm_90", "reference").
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Anchor kernels in numpy: products, convolutions and attention with their epilogues."""
+"""Anchor kernels in numpy: products, convolutions and attention with epilogues, and selection."""
 
 from __future__ import annotations
 
