@@ -79,7 +79,7 @@ class Op:
         return None
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
-        """One of the six kinds of braze.ops.lowering."""
+        """One of the kinds of braze.ops.lowering."""
         raise NotImplementedError
 
     def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
