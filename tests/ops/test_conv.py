@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import braze
 from braze.core.dtypes import F32
 from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
@@ -308,3 +310,24 @@ def test_global_pools() -> None:
     for p in (1, 2, 3):
         want = (np.abs(x.astype("f8")) ** p).sum((2, 3), keepdims=True) ** (1 / p)
         check("GlobalLpPool", [x], [want.astype("f4")], p=p, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (3, 2), (4, 2), (5, 3), (2, 2)], ids=str)
+def test_transposed_convolutions_of_infinities(kernel: int, stride: int) -> None:
+    """An output that no tap reaches is zero, whatever the inputs beside it are."""
+    w = ramp(3, 3, kernel)
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[stride])
+    graph = helper.make_graph(
+        [node], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(w, "w")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    x = np.ones((1, 3, 4), np.float32)
+    x[0, 1, 1] = np.inf
+    want = braze.build(model, optimization_level=0)({"x": x})["y"]
+    assert np.isinf(want).any() and np.isfinite(want).any()
+    for level in (1, 2):
+        got = braze.build(model, optimization_level=level)({"x": x})["y"]
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -138,13 +138,13 @@ class ConvTranspose(LayoutOp):
         return (reshape(g, y, (batch, *out, filters)),)
 
     def _has_phases(self, kernel: Sequence[int]) -> bool:
-        """Whether `_build_phases` covers the output: no dilation, pads that only cut."""
-        rank = len(self.strides)
-        cuts = zip(kernel, self.strides, self.output_padding, self.pads[rank:], strict=True)
-        inside = all(k + more - end <= -(-k // s) * s for k, s, more, end in cuts)
+        """Whether `_build_phases` covers the output: no dilation, pads that only cut, and as many
+        taps in every phase (a tap of zeros would make NaN of an infinite input)."""
+        ends = self.pads[len(self.strides) :]
+        inside = all(more <= end for more, end in zip(self.output_padding, ends, strict=True))
+        even = all(k % s == 0 for k, s in zip(kernel, self.strides, strict=True))
         spread = set(self.dilations) == {1} and set(self.strides) != {1}
-        # 3x3 has cheaper algorithms as one plain Conv, and phases would add 7 zero taps to its 9
-        return spread and min(self.pads) >= 0 and inside and tuple(kernel) != (3, 3)
+        return spread and even and min(self.pads) >= 0 and inside
 
     def _build_phases(self, g: GraphBuilder, x: Value, w: Value) -> tuple[Value, ...]:
         """One Conv makes `stride` neighbours of each axis as channels, which are then laid out.
@@ -155,10 +155,7 @@ class ConvTranspose(LayoutOp):
         """
         rank, groups, steps = len(self.strides), self.groups, self.strides
         channels, filters, *kernel = dims.static(w.shape)
-        taps = [-(-k // s) for k, s in zip(kernel, steps, strict=True)]
-        missing = tuple(t * s - k for t, s, k in zip(taps, steps, kernel, strict=True))
-        if any(missing):
-            w = g.add1(Pad("constant", (0,) * (2 + rank), (0, 0, *missing), 0.0), w)
+        taps = [k // s for k, s in zip(kernel, steps, strict=True)]
         split = [size for pair in zip(taps, steps, strict=True) for size in pair]
         w = reshape(g, w, (groups, channels // groups, filters, *split))
         order = (0, *range(4, 4 + 2 * rank, 2), 2, 1, *range(3, 3 + 2 * rank, 2))
