@@ -23,7 +23,7 @@ import numpy as np
 from braze.core.dtypes import DType
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.evaluator import _Run
-from braze.ops.lowering import Pointwise, View
+from braze.ops.lowering import SUM_BLOCK, Pointwise, View
 from braze.ops.pointwise.activation import Gelu
 from braze.ops.pointwise.cast import Cast
 from braze.ops.reduce.softmax import Softmax
@@ -45,6 +45,9 @@ RUNS_TO_CONVICT = 16
 # The largest quotient of a right kernel's error by the spread of 16 runs was 1.1 in 120 builds of
 # 60 graphs; a wrong element is off by thousands. Between them there is room for rare roundings.
 FACTOR = 10.0
+# An intermediate below the smallest normal number is flushed to zero, and what follows may scale
+# the loss up: the ops of a graph multiply by numbers below a hundred.
+FLUSHED = 100.0
 
 
 class Run(_Run):
@@ -95,6 +98,9 @@ class Perturbed(Run):
             unit, tiny, _ = ROUNDOFF[v.dtype.name]
             noise = self.rng.uniform(-1.0, 1.0, self.values[v].shape)
             self.values[v] = self.values[v] + noise * (unit * scale + tiny)
+        if rounds and self.rng is not None and (chain := _blocks(node, given)) > 1:
+            for v in node.outputs:
+                self.values[v] = self.disturbed(self.values[v], v.dtype, chain)
         if rounds or not self.rough.isdisjoint(given):
             self.rough.update(node.outputs)
 
@@ -104,8 +110,9 @@ class Perturbed(Run):
         if not dtype.is_float:
             return a
         unit, tiny, top = ROUNDOFF[dtype.name]
-        if self.rng is None:
-            return a.astype(stored(dtype.name)).astype(np.float64)
+        if self.rng is None:  # and what is too small is zero, as kernels flush it
+            nearest = a.astype(stored(dtype.name)).astype(np.float64)
+            return np.where(np.abs(nearest) < tiny, np.copysign(0.0, nearest), nearest)
         # more than half a step of the type's numbers, or rounding would undo it
         noise = self.rng.uniform(0.5, 2.0, a.shape) * self.rng.choice([-1.0, 1.0], a.shape)
         with np.errstate(all="ignore"):
@@ -160,18 +167,27 @@ def _kind(node: Node) -> str:
     return "exact" if name in EXACT or kind in EXACT_KINDS else "rounds"
 
 
+def _blocks(node: Node, given: Mapping[Value, Array]) -> float:
+    """Roundoffs that a sum over many blocks loses: steps of a random walk, a third of a unit."""
+    return math.sqrt(_terms(node, given) / SUM_BLOCK / 3)
+
+
 def _accumulation(node: Node, given: Mapping[Value, Array]) -> float:
     """Root of the number of terms an output element sums: errors of a sum grow about like it."""
+    return math.sqrt(min(_terms(node, given), 4096))
+
+
+def _terms(node: Node, given: Mapping[Value, Array]) -> int:
+    """About how many terms an output element sums, 1 for pointwise ops."""
     sizes = [a.size for v, a in given.items() if v.dtype.is_float]
     if not sizes or not node.outputs:
-        return 1.0
+        return 1
     types = [None if v is None else v.type for v in node.inputs]
     if isinstance(node.op.lower(types, [v.type for v in node.outputs]), Pointwise):
-        return 1.0
+        return 1
     longest = max(max(a.shape, default=1) for a in given.values())
     second = [a for a in given.values() if a.ndim > 1]
-    terms = max(longest, math.prod(second[1].shape[1:]) if len(second) > 1 else 1)
-    return math.sqrt(min(max(terms, 1), 4096))
+    return max(1, longest, math.prod(second[1].shape[1:]) if len(second) > 1 else 1)
 
 
 @dataclass
@@ -189,7 +205,7 @@ class Expected:
             return np.zeros(self.exact.shape)
         unit, tiny, _ = ROUNDOFF[self.dtype.name]
         with np.errstate(all="ignore"):
-            return FACTOR * (self.spread + tiny) + unit * np.abs(self.exact)
+            return FACTOR * self.spread + FLUSHED * tiny + unit * np.abs(self.exact)
 
     def error(self, got: Array) -> tuple[float, str]:
         """The largest error as a multiple of its bound (inf: of another kind), and where it is."""

@@ -163,6 +163,7 @@ def squeeze_excite(s: Sketch, y: Ref, x: Ref, again: Maker) -> Sequence[Ref]:
     """Times the sigmoid of its own maximum over the last axis."""
     s.need(y.rank >= 1 and 0 not in y.shape)
     given = {} if s.opset >= 18 else {"axes": [-1]}
+    s.need(y.dtype.is_float or y.dtype.bits >= 32)  # 16-bit integers have no ReduceMax in ONNX
     most = s.add1("ReduceMax", y, None if given else s.ints(-1), **given)
     return [s.add1("Mul", y, s.add1("Sigmoid", most))]
 

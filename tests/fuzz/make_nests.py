@@ -28,7 +28,8 @@ def reduce(op: str) -> Maker:
         s.need(x.rank >= 1 and x.dtype.kind != "b")
         floats_only = op in ("ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
         s.need(x.dtype.is_float or not floats_only)
-        s.need(x.dtype.is_float or x.dtype.bits >= 32 or op in ("ReduceMax", "ReduceMin"))
+        extreme = op in ("ReduceMax", "ReduceMin")  # of 8 bits too, but not of 16
+        s.need(x.dtype.is_float or x.dtype.bits >= 32 or (extreme and x.dtype.bits == 8))
         s.need(op != "ReduceLogSum" or x.low > 0.05)
         s.need(op != "ReduceProd" or (x.sample.size <= 64 and max(x.high, -x.low) <= 4))
         axes = sorted(s.r.sample(range(x.rank), s.r.randint(1, min(3, x.rank))))
