@@ -244,12 +244,6 @@ void LaunchTable::give(const Sizes& step) {
   shapes_.assign(values, {});
 }
 
-void LaunchTable::forget(const std::vector<int32_t>& symbols) {
-  if (symbols.empty()) return;
-  ++epoch_;
-  shapes_.assign({}, symbols);
-}
-
 void LaunchTable::carry(const Loop& loop, bool first, const std::vector<int32_t>& forgotten) {
   // All is read for the old sizes before anything changes.
   std::vector<std::pair<int32_t, int64_t>> values;

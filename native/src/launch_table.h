@@ -73,7 +73,6 @@ class LaunchTable {
   bool flag(const BufferRef& ref);
   void set_counter(int32_t buffer, int64_t value);
   void give(const Sizes& step);
-  void forget(const std::vector<int32_t>& symbols);
   // Carries the values and sizes of a loop into its first or next iteration; forgets what the body
   // gave.
   void carry(const Loop& loop, bool first, const std::vector<int32_t>& forgotten);

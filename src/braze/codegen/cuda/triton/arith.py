@@ -44,7 +44,6 @@ class TritonArith:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._literals: dict[tuple[str, str], Val] = {}
 
     def put(self, text: str, type_: str) -> Val:
         return self.source.put(text, type_)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from braze.codegen.cuda.triton.arith import BITS, UNSIGNED, TritonArith, is_float
+from braze.codegen.cuda.triton.arith import TritonArith, is_float
 from braze.codegen.cuda.triton.source import Val
 from braze.core.dtypes import BF16, BOOL, F16, DType
 from braze.expr.decompose import DOUBLE, FUNCTIONS, SINGLE
@@ -319,4 +319,3 @@ PRIMITIVES: Mapping[str, Callable[..., Val]] = {
     "lt": _compare("<"), "le": _compare("<="), "eq": _compare("=="),
     "cast": _cast, "bitcast": _bitcast, "select": lambda a, e, c, x, y: a.select(c, x, y),
 }  # fmt: skip
-__all__ = ["BITS", "PRIMITIVES", "UNSIGNED", "register_type", "settle"]
