@@ -53,7 +53,7 @@ CudaDriver open_driver() {
   find(lib, "cuGraphLaunch", d.graph_launch);
   find(lib, "cuGraphExecDestroy", d.graph_exec_destroy);
   find(lib, "cuGraphDestroy", d.graph_destroy);
-  find(lib, "cuLaunchKernel", d.launch);
+  find(lib, "cuLaunchKernelEx", d.launch);
   find(lib, "cuEventCreate", d.event_create);
   find(lib, "cuEventDestroy_v2", d.event_destroy);
   find(lib, "cuEventRecord", d.event_record);

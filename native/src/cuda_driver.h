@@ -9,6 +9,24 @@ namespace braze {
 using CuAddress = uint64_t;  // of device memory
 using CuHandle = void*;      // of a context, module, function, stream, event or graph
 
+// CUlaunchConfig, with the one attribute that is used (CUlaunchAttribute).
+struct CuLaunchAttribute {
+  int32_t id;
+  int32_t padding;
+  union {
+    int32_t number;
+    unsigned char bytes[64];
+  } value;
+};
+struct CuLaunchConfig {
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared;
+  CuHandle stream;
+  const CuLaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+
 // The functions of libcuda that the runtime calls, by their versioned names. Each returns 0 on
 // success. https://docs.nvidia.com/cuda/cuda-driver-api
 struct CudaDriver {
@@ -42,9 +60,7 @@ struct CudaDriver {
   int (*graph_launch)(CuHandle, CuHandle stream);
   int (*graph_exec_destroy)(CuHandle);
   int (*graph_destroy)(CuHandle);
-  int (*launch)(CuHandle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                CuHandle stream, void** arguments, void** extra);
+  int (*launch)(const CuLaunchConfig*, CuHandle function, void** arguments, void** extra);
   int (*event_create)(CuHandle*, unsigned flags);
   int (*event_destroy)(CuHandle);
   int (*event_record)(CuHandle, CuHandle stream);

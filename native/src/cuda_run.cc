@@ -12,6 +12,7 @@ constexpr int kMemoryType = 2;        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 constexpr int kDeviceMemory = 2;      // CU_MEMORYTYPE_DEVICE
 constexpr int kRelaxed = 2;           // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr uintptr_t kAlignment = 16;  // what kernels assume of every pointer
+constexpr int kEarlyStart = 6;        // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 bool is_on_device(const void* data) {
   int type = 0;
@@ -37,6 +38,12 @@ CudaRun::CudaRun(CudaDevice& device, const Engine& engine, LaunchTable& table)
   addresses_.resize(bindings);
   words_.resize(table.num_steps());
   statuses_ = Arena(device_, static_cast<int64_t>(words_.size() * sizeof(int32_t)));
+  int64_t counters = 0;
+  for (const Step* const step : engine.plan().every_step) {
+    first_counter_.push_back(counters);
+    counters += engine.plan().kernels[static_cast<size_t>(std::get<Launch>(*step).kernel)].counters;
+  }
+  if (counters) counters_ = Arena(device_, counters * static_cast<int64_t>(sizeof(int32_t)));
   cuda_check(driver.stream_create(&stream_, kNonBlocking), "making a stream");
 }
 
@@ -132,31 +139,45 @@ void CudaRun::copy_out(const braze_memory* memory) {
   }
 }
 
-// Triton's order: pointers, the status word, sizes, then two scratch pointers that are not used.
-void CudaRun::launch_step(size_t step) {
+// Triton's order: pointers, the status word, counters where there are any, sizes, then two scratch
+// pointers that are not used. `early`: the step before it in the stream is a launch, and a kernel
+// that waits by itself may start while that runs.
+void CudaRun::launch_step(size_t step, bool early) {
   const auto& launch = std::get<Launch>(*engine_.plan().every_step[step]);
   const int64_t blocks = table_.shapes().at(launch.grid.at(0));
   if (blocks <= 0) return;
   void** const pointers = table_.pointers(step);
   int64_t* const params = table_.params(step);
   CuAddress status = address_of(statuses_.data()) + step * sizeof(int32_t);
+  CuAddress counters = address_of(counters_.data()) +
+                       static_cast<CuAddress>(first_counter_[step]) * sizeof(int32_t);
   CuAddress unused[2] = {0, 0};
+  const Kernel& k = engine_.plan().kernels[static_cast<size_t>(launch.kernel)];
   arguments_.clear();
   for (size_t i = 0; i < launch.buffers.size(); ++i) arguments_.push_back(&pointers[i]);
   arguments_.push_back(&status);
+  if (k.counters) arguments_.push_back(&counters);
   for (size_t i = 0; i < launch.params.size(); ++i) arguments_.push_back(&params[i]);
   arguments_.push_back(&unused[0]);
   arguments_.push_back(&unused[1]);
-  const Kernel& k = engine_.plan().kernels[static_cast<size_t>(launch.kernel)];
-  cuda_check(CudaDriver::get().launch(device_.function(launch.kernel), static_cast<unsigned>(blocks), 1, 1,
-                                      static_cast<unsigned>(k.block), 1, 1,
-                                      static_cast<unsigned>(k.shared_bytes), stream_,
-                                      arguments_.data(), nullptr),
+  CuLaunchAttribute attribute{};
+  attribute.id = kEarlyStart;
+  attribute.value.number = 1;
+  CuLaunchConfig config{};
+  config.grid[0] = static_cast<unsigned>(blocks);
+  config.block[0] = static_cast<unsigned>(k.block);
+  config.grid[1] = config.grid[2] = config.block[1] = config.block[2] = 1;
+  config.shared = static_cast<unsigned>(k.shared_bytes);
+  config.stream = stream_;
+  config.attributes = &attribute;
+  config.num_attributes = early && k.waits ? 1 : 0;
+  const CuHandle function = device_.function(launch.kernel);
+  cuda_check(CudaDriver::get().launch(&config, function, arguments_.data(), nullptr),
              launch.name.c_str());
 }
 
 void CudaRun::launch_steps() {
-  for (size_t step = 0; step < words_.size(); ++step) launch_step(step);
+  for (size_t step = 0; step < words_.size(); ++step) launch_step(step, step > 0);
 }
 
 void CudaRun::capture() {
@@ -191,7 +212,7 @@ void CudaRun::run_with_hooks(const braze_run_options& options) {
   try {
     for (size_t step = 0; step < words_.size(); ++step) {
       cuda_check(driver.event_record(start, stream_), "timing");
-      launch_step(step);
+      launch_step(step, false);
       cuda_check(driver.event_record(end, stream_), "timing");
       cuda_check(driver.event_wait(end), "running the network");
       float milliseconds = 0;

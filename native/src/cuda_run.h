@@ -27,7 +27,7 @@ class CudaRun : public Runner {
   void copy_in(const braze_memory* memory);
   void copy_out(const braze_memory* memory);
   void launch_steps();
-  void launch_step(size_t step);
+  void launch_step(size_t step, bool early);
   void capture();
   void drop_graph();
   void run_with_hooks(const braze_run_options& options);
@@ -40,6 +40,8 @@ class CudaRun : public Runner {
   CuHandle stream_ = nullptr;
   CuHandle graph_ = nullptr;
   Arena statuses_;                    // a word for each step
+  Arena counters_;                    // of all steps, zero between runs
+  std::vector<int64_t> first_counter_;  // of each step
   std::vector<Arena> staged_;         // device memory of each binding, made when needed
   std::vector<unsigned char*> addresses_;  // where each binding's tensor lies on the device
   std::vector<void*> arguments_;           // of the launch that is being made

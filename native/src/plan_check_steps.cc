@@ -29,7 +29,8 @@ struct StepCheck {
   void operator()(const Launch& step) const {
     const Kernel& kernel = plan.kernels[static_cast<size_t>(step.kernel)];
     const Module& module = plan.modules[static_cast<size_t>(kernel.module)];
-    const bool has_grid = !step.grid.empty() || kernel.block || kernel.shared_bytes;
+    const bool has_grid = !step.grid.empty() || kernel.block || kernel.shared_bytes ||
+                          kernel.counters || kernel.waits;
     const bool on_cpu = module.kind == format::CodeKind::kElf;
     require(!on_cpu || !has_grid, where, "a kernel of the CPU has a grid");
   }

@@ -153,6 +153,8 @@ inline Kernel read_kernel([[maybe_unused]] const Json& j, [[maybe_unused]] const
   out.module = read_index(j.at("module"), 0, counts.modules);
   out.block = j.at("block").integer_in(0, 1024);
   out.shared_bytes = j.at("shared_bytes").integer_in(0, kMaxInt64);
+  out.counters = j.at("counters").integer_in(0, 1048576);
+  out.waits = j.at("waits").boolean();
   return out;
 }
 

@@ -82,6 +82,8 @@ struct Kernel {
   int32_t module = {};
   int64_t block = {};
   int64_t shared_bytes = {};
+  int64_t counters = {};
+  bool waits = {};
 };
 
 struct BufferRef {

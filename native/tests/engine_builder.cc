@@ -116,7 +116,7 @@ std::string chain_manifest(const Chain& chain, size_t object_bytes) {
     return cat("{\"kind\":\"", kind, "\",\"bytes\":", bytes, ",\"offset\":0,\"name\":\"\",\"space\":\"host\"}");
   };
   const auto kernel = [](const char* entry) {
-    return cat("{\"entry\":\"", entry, "\",\"module\":0,\"block\":0,\"shared_bytes\":0}");
+    return cat("{\"entry\":\"", entry, "\",\"module\":0,\"block\":0,\"shared_bytes\":0,\"counters\":0,\"waits\":false}");
   };
   return cat("{\"target\":{\"fingerprint\":\"\",\"alignment\":64,\"about\":{}},\"threads\":8,",
              "\"symbols\":[{\"name\":\"n\",\"source\":{\"kind\":\"axis\",\"input\":0,",

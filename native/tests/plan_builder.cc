@@ -126,7 +126,7 @@ std::string PlanBuilder::manifest(size_t object_bytes) const {
   std::vector<std::string> kernels, places;
   for (const std::string& name : kernel_names_) {
     kernels.push_back(cat("{\"entry\":\"", name,
-                          "\",\"module\":0,\"block\":0,\"shared_bytes\":0}"));
+                          "\",\"module\":0,\"block\":0,\"shared_bytes\":0,\"counters\":0,\"waits\":false}"));
   }
   for (const int64_t place : places_) places.push_back(std::to_string(place));
   return cat("{\"target\":{\"fingerprint\":\"\",\"alignment\":64,\"about\":{}},\"threads\":8,",

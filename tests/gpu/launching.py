@@ -39,8 +39,15 @@ def run(
         out.reshape(-1).view(np.uint8)[:] = 0x55
         made.append(out)
     status = np.zeros(4, np.int32)
-    addresses = [gpu.upload(np.ascontiguousarray(a)) for a in (*inputs, *made, status)]
+    tensors = [gpu.upload(np.ascontiguousarray(a)) for a in (*inputs, *made)]
+    word = gpu.upload(status)
+    counters = np.zeros(max(1, *(s.counters for s in launches), 1), np.int32)
+    counted = gpu.upload(counters)
+    noise = np.full(max(1, *(s.scratch_bytes for s in launches), 1), 0xFF, np.uint8)
+    scratch = gpu.upload(noise)  # what is in scratch must not matter
     for source in launches:
+        addresses = [*tensors, *([scratch] if source.scratch_bytes else []), word]
+        addresses += [counted] if source.counters else []
         cubin = compile_cubin(source, int(card.capability.removeprefix("sm_")))
         programs = evaluate(source.grid, env)
         if programs:
@@ -48,9 +55,11 @@ def run(
             sizes = [evaluate(p, env) for p in source.params]
             gpu.launch(function, programs, addresses, sizes)
     gpu.synchronize()
-    for array, address in zip(made, addresses[len(inputs) :], strict=False):
+    for array, address in zip(made, tensors[len(inputs) :], strict=True):
         gpu.read(address, array)
-    gpu.read(addresses[-1], status)
-    for address in addresses:
+    gpu.read(word, status)
+    gpu.read(counted, counters)
+    for address in (*tensors, word, counted, scratch):
         gpu.free(address)
+    assert not counters.any(), "a launch left its counters as they are not to be"
     return made, int(status[0])

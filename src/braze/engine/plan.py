@@ -166,13 +166,18 @@ class Module:
 class Kernel:
     """A function of a module. An elf function is
     entry(buffers, params, worker, num_workers, status); for a device with blocks, block is the
-    number of threads of each and shared_bytes their shared memory.
+    number of threads of each and shared_bytes their shared memory. counters: 32-bit words of memory
+    that each step with this kernel has for itself; they are zero before its first run, and it
+    leaves them so. waits: the kernel itself waits for the launches before it, so that its blocks
+    may start while those still run.
     """
 
     entry: str
     module: Annotated[int, Index("modules")]
     block: Annotated[int, Number(0, 1024)] = 0
     shared_bytes: Count = 0
+    counters: Annotated[int, Number(0, 1 << 20)] = 0
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

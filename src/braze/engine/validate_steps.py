@@ -59,7 +59,8 @@ def _check_writable(plan: Plan, where: str, buffer: int) -> None:
 def _check_launch(plan: Plan, where: str, step: Launch) -> None:
     kernel = plan.kernels[step.kernel]
     on_cpu = plan.modules[kernel.module].kind == "elf"
-    has_grid = bool(step.grid or kernel.block or kernel.shared_bytes)
+    device = (kernel.block, kernel.shared_bytes, kernel.counters, kernel.waits)
+    has_grid = bool(step.grid) or any(device)
     require(not (on_cpu and has_grid), where, "a kernel of the CPU has a grid")
 
 

@@ -108,13 +108,16 @@ class GridLaunch:
     """Run by a device in `grid` blocks of `block` threads that share `shared_bytes` each.
 
     scratch_bytes: bytes of workspace of the launch (0: none), in one extra buffer behind the
-    outputs.
+    outputs. counters: 32-bit words that the step has for itself, zero before and after each run;
+    waits: the code itself waits for the launches before it, and may be started while those run.
     """
 
     grid: Dim
     block: int
     shared_bytes: int
     scratch_bytes: Dim = 0
+    counters: int = 0
+    waits: bool = False
 
     def workspace(self, threads: int) -> Dim:
         """Bytes of the extra buffer."""

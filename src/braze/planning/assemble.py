@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from braze.core.bounds import bounds
-from braze.core.dims import Dim, product, substitute, sym
+from braze.core.dims import Dim, dmax, product, substitute, sym
 from braze.core.elements import size_of
 from braze.core.target import Target
 from braze.engine.plan import (
@@ -235,16 +235,17 @@ class _Code:
 
     modules: list[Module] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
-    index_of: dict[tuple[Code, int, int], int] = field(default_factory=dict)
+    index_of: dict[tuple[Code, GridLaunch], int] = field(default_factory=dict)
 
     def kernel(self, c: CompiledKernel) -> int:
         """Index of the kernel of `c`."""
         grid = c.launch if isinstance(c.launch, GridLaunch) else GridLaunch(1, 0, 0)
-        key = (c.code, grid.block, grid.shared_bytes)
+        key = (c.code, replace(grid, grid=1, scratch_bytes=0))
         if key not in self.index_of:
             self.index_of[key] = len(self.kernels)
             module = len(self.modules)
-            self.kernels.append(Kernel(c.code.entry, module, grid.block, grid.shared_bytes))
+            block = (grid.block, grid.shared_bytes, grid.counters, grid.waits)
+            self.kernels.append(Kernel(c.code.entry, module, *block))
             self.modules.append(Module(c.code.kind, c.code.needs, c.code.data))
         return self.index_of[key]
 
@@ -258,19 +259,31 @@ def _steps(
     for i, launch in enumerate(a.launches):
         reads = _inputs_of(a, launch)
         writes = [BufferRef(a.of_value[v]) for v in launch.lowered.region.outputs]
+        scratch = _scratch_of(a, launch, i)
         piece: CompiledKernel | None = launch.compiled
         while piece is not None:
             refs = [*reads, *writes]
-            scratch = piece.launch.workspace(a.target.threads)
-            if scratch != 0:
-                refs.append(BufferRef(a.new(_Storage("arena", scratch, "scratch", i, i))))
+            if piece.launch.workspace(a.target.threads) != 0:
+                refs += scratch
             first = piece is launch.compiled
-            seen = reads if first else [*reads, *writes]
-            after = hazards.step(len(steps), [r.buffer for r in seen], [r.buffer for r in writes])
+            seen = reads if first else [*reads, *writes, *scratch]
+            written = [r.buffer for r in (*writes, *scratch)]
+            after = hazards.step(len(steps), [r.buffer for r in seen], written)
             steps.append(_step(a, launch, piece, code.kernel(piece), tuple(refs), after))
             piece = piece.then
         a.last_step.append(len(steps) - 1)
     return tuple(steps), tuple(code.modules), tuple(code.kernels)
+
+
+def _scratch_of(a: _Assembler, launch: Launch, index: int) -> list[BufferRef]:
+    """The workspace that the pieces of one kernel share, if any wants one."""
+    size: Dim = 0
+    piece: CompiledKernel | None = launch.compiled
+    while piece is not None:
+        wanted = substitute(piece.launch.workspace(a.target.threads), launch.lowered.places)
+        size = wanted if size == 0 else dmax(size, wanted)
+        piece = piece.then
+    return [] if size == 0 else [BufferRef(a.new(_Storage("arena", size, "scratch", index, index)))]
 
 
 def _inputs_of(a: _Assembler, launch: Launch) -> list[BufferRef]:

@@ -73,10 +73,16 @@ def run(
         out.reshape(-1).view(np.uint8)[:] = 0x55
         made.append(out)
     status = np.zeros(1, np.int32)
-    buffers = [Tensor(memory(a)) for a in (*inputs, *made)]
+    tensors = [Tensor(memory(a)) for a in (*inputs, *made)]
+    scratch = np.full(max(1, *(s.scratch_bytes for s in launches), 1), 0xFF, np.uint8)
+    counters = np.zeros(max(1, *(s.counters for s in launches), 1), np.int32)
     for source in launches:
+        kinds = dict(source.pointers)
+        words = [Tensor(scratch.view(kinds["scratch"]))] if source.scratch_bytes else []
+        words += [Tensor(status), *([Tensor(counters)] if source.counters else [])]
         programs = evaluate(source.grid, env)
         sizes = [evaluate(p, env) for p in source.params]
         if programs:
-            function_of(source)[(programs,)](*buffers, Tensor(status), *sizes)
+            function_of(source)[(programs,)](*tensors, *words, *sizes)
+    assert not counters.any(), "a launch left its counters as they are not to be"
     return made, int(status[0])

@@ -75,6 +75,20 @@ def test_nests(name: str) -> None:
     assert {p.code.needs for p in pieces} == {"sm_80"}
 
 
+@pytest.mark.parametrize(("target", "waits"), [("sm_80", False), ("sm_90", True)])
+def test_launches_overlap_where_the_card_can(target: str, waits: bool) -> None:
+    """Every launch of every family waits for the ones before it, or may not start early."""
+    backend = CudaBackend(CudaTarget(target, 1))
+    (case,) = [c for c in cases() if c.name == "softmax"]
+    for kernel in (case.kernel, harness.matmul((), 32, 32, 32)):
+        tactic = backend.tactics(kernel, EFFORTS[1])[0]
+        text = backend.listing(kernel, tactic, "asm")
+        for wanted in ("griddepcontrol.wait", "griddepcontrol.launch_dependents"):
+            assert (wanted in text) is waits
+        for piece in launches(backend.compile(kernel, tactic)):
+            assert isinstance(piece.launch, GridLaunch) and piece.launch.waits is waits
+
+
 def test_side_by_side_equals_alone_and_a_broken_kernel_fails_alone() -> None:
     from braze.codegen.cuda.triton.cubin import Cubin, compile_cubin
     from braze.codegen.cuda.triton.pool import compile_all

@@ -22,7 +22,13 @@ from braze.codegen.cuda.tactics import (
 from braze.codegen.cuda.target import SHARED_BYTES, CudaTarget
 from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
-from braze.codegen.cuda.triton.cubin import Cubin, compile_cubin, listing_of, triton_version
+from braze.codegen.cuda.triton.cubin import (
+    OVERLAP,
+    Cubin,
+    compile_cubin,
+    listing_of,
+    triton_version,
+)
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
 from braze.codegen.cuda.triton.pool import compile_all
@@ -47,7 +53,7 @@ from braze.fusion.kernel import (
 from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
 from braze.runtime.engine import Engine
 
-REVISION: Final = 1  # change with every change to what a tactic means
+REVISION: Final = 2  # change with every change to what a tactic means
 DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
 FEW: Final = 4  # so few are compiled before workers have started
@@ -163,7 +169,9 @@ class CudaBackend:
         done: CompiledKernel | None = None
         for source, cubin in reversed(list(zip(sources, cubins, strict=True))):
             code = Code("cubin", cubin.entry, self.target.capability, cubin.code)
-            launch = GridLaunch(source.grid, cubin.threads, cubin.shared)
+            waits = source.waits and self.target.number >= OVERLAP
+            memory = (cubin.shared, source.scratch_bytes, source.counters)
+            launch = GridLaunch(source.grid, cubin.threads, *memory, waits)
             done = CompiledKernel(code, source.params, launch, packings, done)
         assert done is not None, "a kernel without nests"
         return done

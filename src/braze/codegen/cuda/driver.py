@@ -17,6 +17,7 @@ MAX_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 FREE_SHARED = 48 << 10  # more must be asked for
 OUT_OF_MEMORY = 2
+EARLY_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,24 @@ class Function:
     handle: ctypes.c_void_p
     threads: int
     shared: int
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: its number, and a union of 64 bytes."""
+
+    _fields_ = (
+        ("number", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16),
+    )  # fmt: skip
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )  # fmt: skip
 
 
 class Driver:
@@ -120,14 +139,24 @@ class Driver:
         addresses: Sequence[int],
         sizes: Sequence[int],
         stream: ctypes.c_void_p | None = None,
+        early: bool = False,
     ) -> None:
-        """Arguments in Triton's order: pointers, sizes, then two scratch pointers (unused)."""
+        """Arguments in Triton's order: pointers, sizes, then two scratch pointers (unused).
+
+        early: what stands before it in the stream is a launch, and this kernel waits by itself.
+        """
         values: list[Any] = [ctypes.c_uint64(a) for a in addresses]
         values += [ctypes.c_int64(p) for p in sizes]
         values += [ctypes.c_uint64(0), ctypes.c_uint64(0)]
         pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
-        blocks = (grid, 1, 1, function.threads, 1, 1, function.shared)
-        self.call("cuLaunchKernel", function.handle, *blocks, stream, pointers, None)
+        attribute = _Attribute(EARLY_START)
+        attribute.value[0] = 1
+        block = (ctypes.c_uint * 3)(function.threads, 1, 1)
+        blocks = (ctypes.c_uint * 3)(grid, 1, 1)
+        config = _Config(
+            blocks, block, function.shared, stream, ctypes.pointer(attribute), int(early)
+        )
+        self.call("cuLaunchKernelEx", ctypes.byref(config), function.handle, pointers, None)
 
     def synchronize(self) -> None:
         self.call("cuCtxSynchronize")

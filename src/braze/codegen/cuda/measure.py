@@ -31,6 +31,8 @@ class CudaWorkload:
         self._addresses += [self._driver.allocate(self._bytes(s)) for s in outputs]
         self._status = self._driver.upload(np.zeros(4, np.int32))
         self._packed: dict[tuple[int, Any], int] = {}
+        self._scratch = (0, 0)  # address and bytes
+        self._counters: dict[int, int] = {}  # address by number
 
     def _value(self, d: Dim) -> int:
         return evaluate(d, self._sizes)
@@ -55,16 +57,17 @@ class CudaWorkload:
                 packed = np.ascontiguousarray(pack_constant(self._arrays[slot], packing))
                 self._packed[slot, packing] = self._driver.upload(packed)
             addresses[slot] = self._packed[slot, packing]
-        addresses.append(self._status)
         stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
         d = self._driver
         d.call("cuStreamCreate", ctypes.byref(stream), 1)
-        pieces = self._pieces(compiled)
+        pieces, early = self._pieces(compiled), False
         d.call("cuStreamBeginCapture_v2", stream, RELAXED)
         for _ in range(LAUNCHES):
-            for function, grid, sizes in pieces:
-                if grid:
-                    d.launch(function, grid, addresses, sizes, stream)
+            for function, launch, sizes in pieces:
+                if grid := self._value(launch.grid):
+                    pointers = [*addresses, *self._room(launch)]
+                    d.launch(function, grid, pointers, sizes, stream, early and launch.waits)
+                    early = True
         d.call("cuStreamEndCapture", stream, ctypes.byref(graph))
         ready = ctypes.c_void_p()
         d.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_uint64(0))
@@ -74,7 +77,19 @@ class CudaWorkload:
         d.call("cuStreamDestroy_v2", stream)
         return float(np.median(times)) / LAUNCHES
 
-    def _pieces(self, compiled: CompiledKernel) -> list[tuple[Any, int, list[int]]]:
+    def _room(self, launch: GridLaunch) -> list[int]:
+        """Addresses of the workspace, the status word and the counters of a launch."""
+        room = [self._status]
+        if launch.scratch_bytes != 0:
+            room.insert(0, self._scratch[0])
+        if launch.counters:
+            if launch.counters not in self._counters:
+                zeros = np.zeros(launch.counters, np.int32)
+                self._counters[launch.counters] = self._driver.upload(zeros)
+            room.append(self._counters[launch.counters])
+        return room
+
+    def _pieces(self, compiled: CompiledKernel) -> list[tuple[Any, GridLaunch, list[int]]]:
         found = []
         piece: CompiledKernel | None = compiled
         while piece is not None:
@@ -85,9 +100,17 @@ class CudaWorkload:
                 code.data, code.entry, launch.block, launch.shared_bytes
             )
             sizes = [self._value(p) for p in piece.params]
-            found.append((function, self._value(launch.grid), sizes))
+            found.append((function, launch, sizes))
             piece = piece.then
+        self._reserve(max(self._value(launch.scratch_bytes) for _, launch, _ in found))
         return found
+
+    def _reserve(self, wanted: int) -> None:
+        """A workspace of at least `wanted` bytes."""
+        if wanted > self._scratch[1]:
+            self._driver.free(self._scratch[0])
+            self._scratch = (0, 0)
+            self._scratch = (self._driver.allocate(wanted), wanted)
 
     def _timed(self, graph: ctypes.c_void_p, stream: ctypes.c_void_p) -> float:
         """Seconds of one replay, by events."""
@@ -109,5 +132,6 @@ class CudaWorkload:
         driver = getattr(self, "_driver", None)
         if driver is None:
             return
-        for address in (*self._addresses, *self._packed.values()):
+        held = (*self._packed.values(), *self._counters.values(), self._scratch[0], self._status)
+        for address in (*self._addresses, *held):
             driver.free(address)

@@ -22,8 +22,16 @@ from braze.codegen.cuda.triton.combine import (
     add_of, all_of, any_of, argmax_first, argmax_last, argmin_first, argmin_last, max_of, min_of,
     mul_of,
 )
-
-
+"""
+# from this compute capability on, launches may overlap
+OVERLAP = 90
+OVERLAPPING = """from triton.language.extra.cuda import (
+    gdc_launch_dependents as release_later, gdc_wait as wait_for_earlier,
+)
+"""
+IN_TURN = """from braze.codegen.cuda.triton.combine import (
+    nothing as release_later, nothing as wait_for_earlier,
+)
 """
 
 
@@ -37,9 +45,12 @@ class Cubin:
     threads: int
 
 
-def function_of(source: TritonSource) -> Any:
-    """The Triton function of `source` (Triton reads the text of functions from their file)."""
-    text = HEADER + source.text
+def function_of(source: TritonSource, capability: int = 0) -> Any:
+    """The Triton function of `source` (Triton reads the text of functions from their file).
+
+    Capability 0 is for the interpreter, which knows no overlapping launches.
+    """
+    text = HEADER + (OVERLAPPING if capability >= OVERLAP else IN_TURN) + "\n\n" + source.text
     name = f"<braze {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     space: dict[str, Any] = {"__name__": "braze_generated"}
@@ -55,7 +66,7 @@ def _compile(source: TritonSource, capability: int) -> Any:
     signature = {name: f"*{SHORT[kind]}" for name, kind in source.pointers}
     signature |= {f"n{i}": "i64" for i in range(len(source.params))}
     aligned: Any = {(i,): [["tt.divisibility", 16]] for i in range(len(source.pointers))}
-    ast = ASTSource(function_of(source), signature, {}, aligned)
+    ast = ASTSource(function_of(source, capability), signature, {}, aligned)
     options = {
         "num_warps": source.warps, "num_stages": source.stages,
         # contraction of products and sums is left to the source

@@ -15,7 +15,7 @@ from braze.codegen.cuda.triton.arith import TritonArith
 from braze.codegen.cuda.triton.emit import Emitter, Scope
 from braze.codegen.cuda.triton.reductions import Block, combined, reduce_rows, scan_rows, winner
 from braze.codegen.cuda.triton.scalars import register_type
-from braze.codegen.cuda.triton.source import Source, Val
+from braze.codegen.cuda.triton.source import RELEASE, WAIT, Source, Val
 from braze.core.dims import Dim, DimExpr, product
 from braze.core.dtypes import BOOL, DType
 from braze.expr.bounds import in_range
@@ -30,8 +30,10 @@ UPDATES = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 class TritonSource:
     """One launch: a Triton function as text.
 
-    pointers: (name, Triton element type) in argument order, inputs then outputs then `status`;
-    params: sizes that follow as int64; grid: number of programs; warps and stages of a program.
+    pointers: (name, Triton element type) in argument order, inputs, outputs, `scratch` if there is
+    any, `status`, `counters` if there are any; params: sizes that follow as int64; grid: number of
+    programs; warps and stages of a program; scratch_bytes and counters: see GridLaunch; waits: it
+    waits for earlier launches (WAIT) before it touches memory.
     """
 
     entry: str
@@ -41,6 +43,9 @@ class TritonSource:
     grid: Dim
     warps: int
     stages: int = 1
+    scratch_bytes: int = 0
+    counters: int = 0
+    waits: bool = False
 
 
 def storage_type(dtype: DType) -> str:
@@ -108,12 +113,14 @@ class _NestWriter:
         tensors = (*self.kernel.inputs, *self.kernel.outputs)
         pointers = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
         pointers.append(("status", "int32"))
+        self.src.line(WAIT)
         self._body()
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
         programs = (self.total + (self.rows - 1)) // self.rows
         grid: Dim = 1 if self.nest.serial else programs
-        return TritonSource(entry, text, tuple(pointers), tuple(self.params), grid, self.warps)
+        pieces = tuple(pointers), tuple(self.params)
+        return TritonSource(entry, text, *pieces, grid, self.warps, waits=True)
 
     def _body(self) -> None:
         total = self.emit.size(self.total)
@@ -141,6 +148,8 @@ class _NestWriter:
                 self.reds.append(winner(self.a, r, block_shape, self._walk(outer), self.emit))
             else:
                 self.reds.append(reduce_rows(self.a, r, block_shape, self._walk(outer), self.emit))
+        if not self.nest.serial:
+            self.src.line(RELEASE)
         for store in self.nest.stores:
             if store.over == "outer":
                 self._store(store, outer)

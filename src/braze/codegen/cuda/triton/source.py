@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 INDENT = "    "
+# Programmatic dependent launch: a launch may start while those before it still run. Each waits for
+# their end before it touches memory, and lets the next one start when its own main work is done.
+WAIT, RELEASE = "wait_for_earlier()", "release_later()"
 
 
 @dataclass(frozen=True, slots=True)

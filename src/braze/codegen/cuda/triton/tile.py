@@ -9,7 +9,7 @@ from braze.codegen.cuda.triton.arith import TritonArith
 from braze.codegen.cuda.triton.emit import Emitter, Scope
 from braze.codegen.cuda.triton.nests import TritonSource, storage_type
 from braze.codegen.cuda.triton.scalars import register_type, settle
-from braze.codegen.cuda.triton.source import Source, Val
+from braze.codegen.cuda.triton.source import RELEASE, WAIT, Source, Val
 from braze.core.dims import Dim, DimExpr
 from braze.core.dtypes import F32, DType
 from braze.expr.fold import leaves
@@ -48,6 +48,7 @@ class AnchorWriter:
         tensors = (*kernel.inputs, kernel.output)
         extents = dict(enumerate(logical))
         self.emit = Emitter(self.a, tensors, extents, [kernel.epilogue], names)
+        self.line(WAIT)
 
     def line(self, text: str) -> None:
         self.src.line(text)
@@ -73,6 +74,7 @@ class AnchorWriter:
 
     def epilogue(self, acc: Val, axes: dict[int, Val], mask: Val) -> Val:
         """The output elements for the accumulator block `acc`."""
+        self.line(RELEASE)
         value = acc
         for hole in leaves(self.kernel.epilogue, "hole"):
             value = self.a.convert(acc, register_type(hole.dtype))
@@ -91,7 +93,7 @@ class AnchorWriter:
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
         pieces = tuple(pointers), tuple(self.params)
-        return TritonSource(entry, text, *pieces, grid, tile.warps, tile.stages)
+        return TritonSource(entry, text, *pieces, grid, tile.warps, tile.stages, waits=True)
 
 
 def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:
