@@ -6,6 +6,12 @@
 #include "executor.h"
 
 namespace braze {
+namespace {
+
+// Of a device that prepares much for each: CUDA graphs. A table of the host is made in no time.
+constexpr size_t kMostTables = 8;
+
+}  // namespace
 
 Context::Context(std::shared_ptr<const Engine> engine, int32_t profile)
     : engine_(std::move(engine)), profile_(profile) {
@@ -20,6 +26,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int32_t profile)
     dims_.insert(dims_.end(), dims.begin(), dims.end());
   }
   memory_.resize(plan.num_bindings(), braze_memory{nullptr, 0});
+  runner_ = engine_->device().runner(*engine_);
 }
 
 void Context::check_binding(int32_t binding) const {
@@ -60,26 +67,37 @@ void Context::set_input_shape(int32_t input, const int64_t* dims, int32_t rank) 
   std::copy(dims, dims + rank, dims_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// Returns the table for these shapes, making a new one unless the last one still fits.
+LaunchTable* Context::find_table(const int64_t* dims) {
+  const auto fits = [&](const std::unique_ptr<LaunchTable>& table) {
+    return std::equal(dims, dims + dims_.size(), table->shapes().input_dims().begin());
+  };
+  const auto found = std::find_if(tables_.rbegin(), tables_.rend(), fits);
+  if (found == tables_.rend()) return nullptr;
+  std::rotate(found.base() - 1, found.base(), tables_.end());
+  return tables_.back().get();
+}
+
+void Context::forget_oldest_table() {
+  if (runner_) runner_->forget(*tables_.front());
+  tables_.erase(tables_.begin());
+}
+
+// Returns the table for these shapes, making a new one unless one of the last still fits.
 LaunchTable& Context::prepare(const int64_t* dims) {
-  const size_t count = dims_.size();
-  if (table_ && std::equal(dims, dims + count, table_->shapes().input_dims().begin())) {
-    return *table_;
-  }
+  if (LaunchTable* const table = find_table(dims)) return *table;
   const Plan& plan = engine_->plan();
-  runner_.reset();
-  Shapes shapes(plan, std::vector<int64_t>(dims, dims + count), profile_);
-  const size_t profile = shapes.profile();
-  if (arena_profile_ != profile) {
-    table_.reset();  // it points into the arena that goes away
-    arena_profile_.reset();
-    arena_ = Arena();
-    arena_ = Arena(engine_->device(), plan.profiles[profile].arena_bytes);
-    arena_profile_ = profile;
+  Shapes shapes(plan, std::vector<int64_t>(dims, dims + dims_.size()), profile_);
+  const int64_t bytes = plan.profiles[shapes.profile()].arena_bytes;
+  const bool grows = !arena_.data() || arena_.bytes() < bytes;
+  while (tables_.size() >= (runner_ ? kMostTables : 1) || (grows && !tables_.empty())) {
+    forget_oldest_table();  // those that point into an arena that goes away, too
   }
-  table_ = std::make_unique<LaunchTable>(*engine_, std::move(shapes), arena_.data());
-  runner_ = engine_->device().runner(*engine_, *table_);
-  return *table_;
+  if (grows) {
+    arena_ = Arena();
+    arena_ = Arena(engine_->device(), bytes);
+  }
+  tables_.push_back(std::make_unique<LaunchTable>(*engine_, std::move(shapes), arena_.data()));
+  return *tables_.back();
 }
 
 LaunchTable& Context::prepare_current() {
@@ -151,7 +169,7 @@ void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
   const int32_t workers = std::min<int32_t>(wanted, static_cast<int32_t>(engine_->plan().threads));
   LaunchTable& table = prepare(dims);
   engine_->verify_weights();
-  if (runner_) return runner_->run(memory, options);
+  if (runner_) return runner_->run(table, memory, options);
   table.bind(memory, options);
   execute(*engine_, table, workers, options);
 }

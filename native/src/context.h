@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "device.h"
@@ -42,6 +41,8 @@ class Context {
   void check_binding(int32_t binding) const;
   void check_count(int64_t count) const;
   LaunchTable& prepare(const int64_t* dims);
+  LaunchTable* find_table(const int64_t* dims);
+  void forget_oldest_table();
   LaunchTable& prepare_current();
   void execute_locked(const int64_t* dims, const braze_memory* memory,
                       const braze_run_options& options);
@@ -51,10 +52,9 @@ class Context {
   ForkSafeMutex mutex_{"context"};
   std::vector<int64_t> dims_;  // of all inputs; -1 where not set yet
   std::vector<braze_memory> memory_;
-  Arena arena_;
-  std::optional<size_t> arena_profile_;
-  std::unique_ptr<LaunchTable> table_;
-  std::unique_ptr<Runner> runner_;  // of table_, where the device has one
+  Arena arena_;  // grows to the largest profile used
+  std::vector<std::unique_ptr<LaunchTable>> tables_;  // of the last shapes, the latest last
+  std::unique_ptr<Runner> runner_;                    // where the device has one
 };
 
 }  // namespace braze

@@ -9,6 +9,7 @@
 #include "elf_loader.h"
 #include "engine_format.h"
 #include "error.h"
+#include "library.h"
 
 namespace braze {
 namespace {
@@ -29,8 +30,13 @@ class CpuDevice : public Device {
     }
   }
 
-  Routine kernel(const Launch& step) const override {
-    return {kernels_[static_cast<size_t>(step.kernel)], nullptr, {}};
+  Routine routine(const Plan& plan, const Step& step) const override {
+    if (const auto* const launch = std::get_if<Launch>(&step)) {
+      return {kernels_[static_cast<size_t>(launch->kernel)], nullptr, {}};
+    }
+    if (const auto* const call = std::get_if<LibraryCall>(&step)) return find_routine(plan, *call);
+    if (std::holds_alternative<Copy>(step)) return copy_routine();
+    return {};
   }
 
   const unsigned char* upload(const Section& weights) override { return weights.data; }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "cuda_objects.h"
 #include "cuda_run.h"
 #include "engine_format.h"
 #include "error.h"
+#include "library.h"
 
 namespace braze {
 namespace {
@@ -13,6 +15,14 @@ constexpr int kMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kMinor = 76;
 constexpr int kMaxDynamicShared = 8;       // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int64_t kFreeShared = 48 << 10;  // more must be asked for
+
+CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data); }
+
+bool runs_on_gpu(const Step& step) {
+  const auto* const launch = std::get_if<Launch>(&step);
+  return (launch && !launch->grid.empty()) || std::holds_alternative<LibraryCall>(step) ||
+         std::holds_alternative<Copy>(step);
+}
 
 }  // namespace
 
@@ -25,31 +35,47 @@ CudaScope::~CudaScope() {
   CudaDriver::get().context_pop(&popped);
 }
 
+QuietCudaScope::~QuietCudaScope() {
+  CuHandle popped = nullptr;
+  if (entered) CudaDriver::get().context_pop(&popped);
+}
+
+PinnedMemory::PinnedMemory(size_t bytes) {
+  constexpr unsigned kPortable = 1;  // CU_MEMHOSTALLOC_PORTABLE: pinned for all contexts
+  const size_t wanted = std::max<size_t>(bytes, 1);
+  cuda_check(CudaDriver::get().host_allocate(&data_, wanted, kPortable), "pinned host memory");
+  bytes_ = bytes;
+  std::fill(data(), data() + wanted, static_cast<unsigned char>(0));
+}
+
 CudaDevice::CudaDevice() {
   const CudaDriver& driver = CudaDriver::get();
-  int device = 0;
-  if (driver.device_get(&device, 0) != 0) {
+  if (driver.device_get(&device_, 0) != 0) {
     fail(BRAZE_ERROR_TARGET, "the engine runs on an NVIDIA GPU and there is none here; ",
          "build it with target='cpu'");
   }
   int major = 0;
   int minor = 0;
   char name[256] = "a GPU";
-  cuda_check(driver.device_attribute(&major, kMajor, device), "asking for its capability");
-  cuda_check(driver.device_attribute(&minor, kMinor, device), "asking for its capability");
-  driver.device_name(name, sizeof name, device);
+  cuda_check(driver.device_attribute(&major, kMajor, device_), "asking for its capability");
+  cuda_check(driver.device_attribute(&minor, kMinor, device_), "asking for its capability");
+  driver.device_name(name, sizeof name, device_);
   name_ = name;
   capability_ = cat("sm_", major, minor);
-  cuda_check(driver.context_retain(&context_, device), "making a context");
+  cuda_check(driver.context_retain(&context_, device_), "making a context");
 }
 
 CudaDevice::~CudaDevice() {
-  weights_ = Arena();
   const CudaDriver& driver = CudaDriver::get();
-  CuHandle popped = nullptr;
-  if (driver.context_push(context_) != 0) return;  // the context is gone, and all in it
-  for (const CuHandle m : modules_) driver.module_unload(m);
-  driver.context_pop(&popped);
+  weights_ = Arena();
+  {
+    const QuietCudaScope scope(context_);
+    if (scope.entered) {
+      routines_.clear();
+      for (const CuHandle m : modules_) driver.module_unload(m);
+    }
+  }
+  driver.context_release(device_);
 }
 
 void CudaDevice::check_plan(const Plan& plan) const {
@@ -65,8 +91,7 @@ void CudaDevice::check_plan(const Plan& plan) const {
     }
   }
   for (const Step* const step : plan.every_step) {
-    const auto* const launch = std::get_if<Launch>(step);
-    if (!launch || launch->grid.empty()) {
+    if (!runs_on_gpu(*step)) {
       fail(BRAZE_ERROR_TARGET, "step '", step_name(*step), "' of the engine does not run on a GPU; ",
            "build it with target='cpu'");
     }
@@ -75,23 +100,40 @@ void CudaDevice::check_plan(const Plan& plan) const {
 
 void CudaDevice::load(const Plan& plan, const Section& code) {
   check_plan(plan);
-  const CudaDriver& driver = CudaDriver::get();
   const CudaScope scope(context_);
+  load_modules(plan, code);
+  find_functions(plan);
+  for (const Step* const step : plan.every_step) {
+    const auto* const call = std::get_if<LibraryCall>(step);
+    routines_.push_back(call ? open_cuda_routine(plan, *call) : nullptr);
+  }
+}
+
+void CudaDevice::load_modules(const Plan& plan, const Section& code) {
+  constexpr int kBadImage[] = {200, 209, 218, 222};  // invalid image, no binary, bad or new PTX
   for (const Module& m : plan.modules) {
     CuHandle handle = nullptr;
-    const int status = driver.module_load(&handle, code.data + m.code.offset);
-    if (status != 0) {
+    const int status = CudaDriver::get().module_load(&handle, code.data + m.code.offset);
+    if (std::find(std::begin(kBadImage), std::end(kBadImage), status) != std::end(kBadImage)) {
       fail(BRAZE_ERROR_COMPILE, "the driver refuses a piece of GPU code (error ", status,
-           "); build the engine again");
+           "); update the driver or build the engine again");
     }
+    cuda_check(status, "GPU code");
     modules_.push_back(handle);
   }
+}
+
+void CudaDevice::find_functions(const Plan& plan) {
+  const CudaDriver& driver = CudaDriver::get();
+  constexpr int kNotFound = 500;
   for (const Kernel& k : plan.kernels) {
     CuHandle function = nullptr;
     const auto module = static_cast<size_t>(k.module);
-    if (driver.module_function(&function, modules_[module], k.entry.c_str()) != 0) {
+    const int status = driver.module_function(&function, modules_[module], k.entry.c_str());
+    if (status == kNotFound) {
       fail(BRAZE_ERROR_COMPILE, "GPU code has no function ", k.entry, "; build the engine again");
     }
+    cuda_check(status, "finding a kernel");
     if (k.shared_bytes > kFreeShared) {
       cuda_check(driver.function_set(function, kMaxDynamicShared, static_cast<int>(k.shared_bytes)),
                  "reserving shared memory");
@@ -100,15 +142,17 @@ void CudaDevice::load(const Plan& plan, const Section& code) {
   }
 }
 
-// The runner launches; the host calls nothing.
-Routine CudaDevice::kernel(const Launch&) const { return {}; }
+// The runner issues the steps; the host calls nothing, but the sizes of copies are checked alike.
+Routine CudaDevice::routine(const Plan&, const Step& step) const {
+  return std::holds_alternative<Copy>(step) ? copy_routine() : Routine{};
+}
 
 const unsigned char* CudaDevice::upload(const Section& weights) {
   weights_ = Arena(*this, static_cast<int64_t>(weights.size));
   const CudaScope scope(context_);
   if (weights.size) {
-    const auto to = reinterpret_cast<CuAddress>(weights_.data());
     const CudaDriver& driver = CudaDriver::get();
+    const CuAddress to = address_of(weights_.data());
     cuda_check(driver.to_device(to, weights.data, weights.size, nullptr), "copying the weights");
     cuda_check(driver.stream_wait(nullptr), "copying the weights");
   }
@@ -121,21 +165,20 @@ void* CudaDevice::allocate(int64_t bytes) {
   CuAddress address = 0;
   const auto wanted = static_cast<size_t>(std::max<int64_t>(bytes, 1));
   cuda_check(driver.allocate(&address, wanted), "memory of an engine");
-  cuda_check(driver.fill(address, 0, wanted, nullptr), "clearing memory");
-  cuda_check(driver.stream_wait(nullptr), "clearing memory");
+  int status = driver.fill(address, 0, wanted, nullptr);
+  if (status == 0) status = driver.stream_wait(nullptr);
+  if (status != 0) driver.free(address);
+  cuda_check(status, "clearing memory");
   return reinterpret_cast<void*>(address);
 }
 
 void CudaDevice::release(void* memory, int64_t) noexcept {
-  const CudaDriver& driver = CudaDriver::get();
-  CuHandle popped = nullptr;
-  if (driver.context_push(context_) != 0) return;
-  driver.free(reinterpret_cast<CuAddress>(memory));
-  driver.context_pop(&popped);
+  const QuietCudaScope scope(context_);
+  if (scope.entered) CudaDriver::get().free(address_of(memory));
 }
 
-std::unique_ptr<Runner> CudaDevice::runner(const Engine& engine, LaunchTable& table) {
-  return std::make_unique<CudaRun>(*this, engine, table);
+std::unique_ptr<Runner> CudaDevice::runner(const Engine& engine) {
+  return std::make_unique<CudaRun>(*this, engine);
 }
 
 std::unique_ptr<Device> open_cuda() { return std::make_unique<CudaDevice>(); }

@@ -1,10 +1,12 @@
-// An NVIDIA GPU: the modules, functions and weights of one engine on it.
+// An NVIDIA GPU: the modules, functions, library calls and weights of one engine on it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cuda_driver.h"
+#include "cuda_routine.h"
 #include "device.h"
 
 namespace braze {
@@ -18,6 +20,18 @@ class CudaScope {
   CudaScope& operator=(const CudaScope&) = delete;
 };
 
+// The same where nothing may throw: `entered` is false when the context is gone, and all in it.
+class QuietCudaScope {
+ public:
+  explicit QuietCudaScope(CuHandle context)
+      : entered(CudaDriver::get().context_push(context) == 0) {}
+  ~QuietCudaScope();
+  QuietCudaScope(const QuietCudaScope&) = delete;
+  QuietCudaScope& operator=(const QuietCudaScope&) = delete;
+
+  const bool entered;
+};
+
 class CudaDevice : public Device {
  public:
   CudaDevice();
@@ -26,23 +40,29 @@ class CudaDevice : public Device {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   void load(const Plan& plan, const Section& code) override;
-  Routine kernel(const Launch& step) const override;
+  Routine routine(const Plan& plan, const Step& step) const override;
   const unsigned char* upload(const Section& weights) override;
   void* allocate(int64_t bytes) override;
   void release(void* memory, int64_t bytes) noexcept override;
-  std::unique_ptr<Runner> runner(const Engine& engine, LaunchTable& table) override;
+  std::unique_ptr<Runner> runner(const Engine& engine) override;
 
   CuHandle context() const { return context_; }
   CuHandle function(int32_t kernel) const { return functions_[static_cast<size_t>(kernel)]; }
+  // Of a LibraryCall, numbered as in Plan::every_step.
+  CudaRoutine& library_routine(size_t step) const { return *routines_[step]; }
 
  private:
   void check_plan(const Plan& plan) const;
+  void load_modules(const Plan& plan, const Section& code);
+  void find_functions(const Plan& plan);
 
+  int device_ = 0;
   CuHandle context_ = nullptr;
   std::string name_;        // of the card
   std::string capability_;  // "sm_90"
   std::vector<CuHandle> modules_;
   std::vector<CuHandle> functions_;
+  std::vector<std::unique_ptr<CudaRoutine>> routines_;  // of every step; null for other kinds
   Arena weights_;
 };
 

@@ -9,22 +9,31 @@ namespace braze {
 using CuAddress = uint64_t;  // of device memory
 using CuHandle = void*;      // of a context, module, function, stream, event or graph
 
-// CUlaunchConfig, with the one attribute that is used (CUlaunchAttribute).
-struct CuLaunchAttribute {
-  int32_t id;
-  int32_t padding;
+// CUlaunchAttribute: an id and a union of 64 bytes.
+struct CuAttribute {
+  int id;
+  int padding;
   union {
-    int32_t number;
-    unsigned char bytes[64];
-  } value;
+    int number;  // of attributes that are one
+    unsigned numbers[16];
+  };
 };
-struct CuLaunchConfig {
+
+// CUlaunchConfig.
+struct CuLaunch {
   unsigned grid[3];
   unsigned block[3];
-  unsigned shared;
+  unsigned shared_bytes;
   CuHandle stream;
-  const CuLaunchAttribute* attributes;
+  const CuAttribute* attributes;
   unsigned num_attributes;
+};
+
+// CUgraphExecUpdateResultInfo.
+struct CuUpdate {
+  int result;
+  CuHandle node;
+  CuHandle from;
 };
 
 // The functions of libcuda that the runtime calls, by their versioned names. Each returns 0 on
@@ -34,10 +43,12 @@ struct CudaDriver {
   static const CudaDriver& get();
 
   int (*init)(unsigned);
+  int (*version)(int*);
   int (*device_get)(int*, int);
   int (*device_attribute)(int*, int attribute, int device);
   int (*device_name)(char*, int, int device);
   int (*context_retain)(CuHandle*, int device);
+  int (*context_release)(int device);
   int (*context_push)(CuHandle);
   int (*context_pop)(CuHandle*);
   int (*module_load)(CuHandle*, const void* image);
@@ -46,21 +57,25 @@ struct CudaDriver {
   int (*function_set)(CuHandle, int attribute, int value);
   int (*allocate)(CuAddress*, size_t);
   int (*free)(CuAddress);
+  int (*host_allocate)(void**, size_t, unsigned flags);
+  int (*host_free)(void*);
   int (*to_device)(CuAddress, const void*, size_t, CuHandle stream);
   int (*to_host)(void*, CuAddress, size_t, CuHandle stream);
   int (*on_device)(CuAddress, CuAddress, size_t, CuHandle stream);
   int (*fill)(CuAddress, unsigned char, size_t, CuHandle stream);
   int (*pointer_attribute)(void*, int attribute, CuAddress);
-  int (*stream_create)(CuHandle*, unsigned flags);
+  int (*stream_create)(CuHandle*, unsigned flags, int priority);
   int (*stream_destroy)(CuHandle);
   int (*stream_wait)(CuHandle);
+  int (*stream_wait_event)(CuHandle stream, CuHandle event, unsigned flags);
   int (*capture_begin)(CuHandle stream, int mode);
   int (*capture_end)(CuHandle stream, CuHandle* graph);
   int (*graph_instantiate)(CuHandle*, CuHandle graph, unsigned long long flags);
+  int (*graph_update)(CuHandle instance, CuHandle graph, CuUpdate*);
   int (*graph_launch)(CuHandle, CuHandle stream);
   int (*graph_exec_destroy)(CuHandle);
   int (*graph_destroy)(CuHandle);
-  int (*launch)(const CuLaunchConfig*, CuHandle function, void** arguments, void** extra);
+  int (*launch)(const CuLaunch*, CuHandle function, void** arguments, void** extra);
   int (*event_create)(CuHandle*, unsigned flags);
   int (*event_destroy)(CuHandle);
   int (*event_record)(CuHandle, CuHandle stream);
@@ -69,7 +84,7 @@ struct CudaDriver {
   int (*error_name)(int, const char**);
 };
 
-// Throws an execution error that names the driver call unless `code` is 0.
+// Throws an execution error that says what was being done unless `code` is 0.
 void cuda_check(int code, const char* what);
 
 }  // namespace braze

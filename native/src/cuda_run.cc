@@ -10,9 +10,7 @@ namespace {
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr int kMemoryType = 2;        // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 constexpr int kDeviceMemory = 2;      // CU_MEMORYTYPE_DEVICE
-constexpr int kRelaxed = 2;           // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr uintptr_t kAlignment = 16;  // what kernels assume of every pointer
-constexpr int kEarlyStart = 6;        // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 bool is_on_device(const void* data) {
   int type = 0;
@@ -29,59 +27,55 @@ CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data
 
 }  // namespace
 
-CudaRun::CudaRun(CudaDevice& device, const Engine& engine, LaunchTable& table)
-    : device_(device), engine_(engine), table_(table) {
+CudaRun::Resources::Resources(CudaDevice& device, const Engine& engine)
+    : steps(device, engine) {
+  cuda_check(CudaDriver::get().stream_create(stream.out(), kNonBlocking, 0), "making a stream");
+}
+
+CudaRun::CudaRun(CudaDevice& device, const Engine& engine) : device_(device), engine_(engine) {
   const CudaScope scope(device_.context());
-  const CudaDriver& driver = CudaDriver::get();
-  const size_t bindings = engine.plan().num_bindings();
-  staged_.resize(bindings);
-  addresses_.resize(bindings);
-  words_.resize(table.num_steps());
-  statuses_ = Arena(device_, static_cast<int64_t>(words_.size() * sizeof(int32_t)));
-  int64_t counters = 0;
-  for (const Step* const step : engine.plan().every_step) {
-    first_counter_.push_back(counters);
-    counters += engine.plan().kernels[static_cast<size_t>(std::get<Launch>(*step).kernel)].counters;
-  }
-  if (counters) counters_ = Arena(device_, counters * static_cast<int64_t>(sizeof(int32_t)));
-  cuda_check(driver.stream_create(&stream_, kNonBlocking), "making a stream");
+  staged_.resize(engine.plan().num_bindings());
+  addresses_.resize(staged_.size());
+  resources_ = std::make_unique<Resources>(device, engine);
 }
 
 CudaRun::~CudaRun() {
-  const CudaDriver& driver = CudaDriver::get();
-  CuHandle popped = nullptr;
-  if (driver.context_push(device_.context()) != 0) return;
-  driver.stream_wait(stream_);
-  drop_graph();
-  driver.stream_destroy(stream_);
-  driver.context_pop(&popped);
+  const QuietCudaScope scope(device_.context());
+  if (scope.entered) CudaDriver::get().stream_wait(stream());
+  resources_.reset();
 }
 
-void CudaRun::run(const braze_memory* memory, const braze_run_options& options) {
-  check_values(memory);
-  table_.bind(memory, options);
+void CudaRun::forget(const LaunchTable& table) noexcept {
+  const QuietCudaScope scope(device_.context());
+  if (scope.entered) CudaDriver::get().stream_wait(stream());
+  resources_->graphs.forget(&table);
+}
+
+void CudaRun::run(LaunchTable& table, const braze_memory* memory,
+                  const braze_run_options& options) {
   const CudaScope scope(device_.context());
-  const CudaDriver& driver = CudaDriver::get();
-  place(memory);
-  copy_in(memory);
+  check_values(memory);
+  table.bind(memory, options);
+  place(table);
+  try {
+    issue(table, options);
+  } catch (...) {
+    CudaDriver::get().stream_wait(stream());  // nothing may still use the caller's memory
+    resources_->steps.clear();
+    throw;
+  }
+  resources_->steps.check(table);
+}
+
+void CudaRun::issue(LaunchTable& table, const braze_run_options& options) {
+  copy_in(table);
   if (options.profile || options.debug) {
-    run_with_hooks(options);
-  } else if (!words_.empty()) {
-    if (!graph_) capture();
-    cuda_check(driver.graph_launch(graph_, stream_), "launching the network");
+    run_with_hooks(table, options);
+  } else {
+    launch(table);
   }
-  copy_out(memory);
-  const size_t bytes = words_.size() * sizeof(int32_t);
-  if (bytes) {
-    cuda_check(driver.to_host(words_.data(), address_of(statuses_.data()), bytes, stream_), "copying back");
-  }
-  cuda_check(driver.stream_wait(stream_), "running the network");
-  for (size_t step = 0; step < words_.size(); ++step) {
-    if (!words_[step]) continue;
-    driver.fill(address_of(statuses_.data()), 0, bytes, stream_);
-    driver.stream_wait(stream_);
-    table_.fail_step(step, words_[step]);
-  }
+  copy_out(table);
+  cuda_check(CudaDriver::get().stream_wait(stream()), "running the network");
 }
 
 // The host compares what an input was specialised to, so it must be able to read it.
@@ -94,154 +88,96 @@ void CudaRun::check_values(const braze_memory* memory) const {
   }
 }
 
-// Where each tensor lies on the device; a change of that needs another graph.
-void CudaRun::place(const braze_memory* memory) {
-  bool changed = false;
+// Where each tensor lies on the device.
+void CudaRun::place(LaunchTable& table) {
   for (size_t i = 0; i < addresses_.size(); ++i) {
-    auto* data = static_cast<unsigned char*>(memory[i].data);
+    unsigned char* data = table.bound(i);
     const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
-    if (!bytes_of(table_, i) || !aligned || !is_on_device(data)) {
-      if (!staged_[i].data()) {
-        staged_[i] = Arena(device_, table_.binding_bytes(i));
+    if (!bytes_of(table, i) || !aligned || !is_on_device(data)) {
+      const int64_t bytes = table.binding_bytes(i);
+      if (!staged_[i].data() || staged_[i].bytes() < bytes) {
+        staged_[i] = Arena();
+        staged_[i] = Arena(device_, bytes);
       }
       data = staged_[i].data();
     }
-    changed |= addresses_[i] != data;
     addresses_[i] = data;
   }
-  table_.point(addresses_);
-  if (changed) drop_graph();
+  table.point(addresses_);
 }
 
-void CudaRun::copy_in(const braze_memory* memory) {
+void CudaRun::copy_in(const LaunchTable& table) {
   const CudaDriver& driver = CudaDriver::get();
   for (size_t i = 0; i < engine_.plan().inputs.size(); ++i) {
-    const size_t bytes = bytes_of(table_, i);
+    const size_t bytes = bytes_of(table, i);
     if (!bytes || !is_staged(i)) continue;
     const CuAddress to = address_of(addresses_[i]);
-    const void* const from = memory[i].data;
-    cuda_check(is_on_device(from) ? driver.on_device(to, address_of(from), bytes, stream_)
-                                  : driver.to_device(to, from, bytes, stream_),
+    const void* const from = table.bound(i);
+    cuda_check(is_on_device(from) ? driver.on_device(to, address_of(from), bytes, stream())
+                                  : driver.to_device(to, from, bytes, stream()),
                "copying an input");
   }
 }
 
-void CudaRun::copy_out(const braze_memory* memory) {
+void CudaRun::copy_out(const LaunchTable& table) {
   const CudaDriver& driver = CudaDriver::get();
   for (size_t i = engine_.plan().inputs.size(); i < addresses_.size(); ++i) {
-    const size_t bytes = bytes_of(table_, i);
+    const size_t bytes = bytes_of(table, i);
     if (!bytes || !is_staged(i)) continue;
     const CuAddress from = address_of(addresses_[i]);
-    void* const to = memory[i].data;
-    cuda_check(is_on_device(to) ? driver.on_device(address_of(to), from, bytes, stream_)
-                                : driver.to_host(to, from, bytes, stream_),
+    void* const to = table.bound(i);
+    cuda_check(is_on_device(to) ? driver.on_device(address_of(to), from, bytes, stream())
+                                : driver.to_host(to, from, bytes, stream()),
                "copying an output");
   }
 }
 
-// Triton's order: pointers, the status word, counters where there are any, sizes, then two scratch
-// pointers that are not used. `early`: the step before it in the stream is a launch, and a kernel
-// that waits by itself may start while that runs.
-void CudaRun::launch_step(size_t step, bool early) {
-  const auto& launch = std::get<Launch>(*engine_.plan().every_step[step]);
-  const int64_t blocks = table_.shapes().at(launch.grid.at(0));
-  if (blocks <= 0) return;
-  void** const pointers = table_.pointers(step);
-  int64_t* const params = table_.params(step);
-  CuAddress status = address_of(statuses_.data()) + step * sizeof(int32_t);
-  CuAddress counters = address_of(counters_.data()) +
-                       static_cast<CuAddress>(first_counter_[step]) * sizeof(int32_t);
-  CuAddress unused[2] = {0, 0};
-  const Kernel& k = engine_.plan().kernels[static_cast<size_t>(launch.kernel)];
-  arguments_.clear();
-  for (size_t i = 0; i < launch.buffers.size(); ++i) arguments_.push_back(&pointers[i]);
-  arguments_.push_back(&status);
-  if (k.counters) arguments_.push_back(&counters);
-  for (size_t i = 0; i < launch.params.size(); ++i) arguments_.push_back(&params[i]);
-  arguments_.push_back(&unused[0]);
-  arguments_.push_back(&unused[1]);
-  CuLaunchAttribute attribute{};
-  attribute.id = kEarlyStart;
-  attribute.value.number = 1;
-  CuLaunchConfig config{};
-  config.grid[0] = static_cast<unsigned>(blocks);
-  config.block[0] = static_cast<unsigned>(k.block);
-  config.grid[1] = config.grid[2] = config.block[1] = config.block[2] = 1;
-  config.shared = static_cast<unsigned>(k.shared_bytes);
-  config.stream = stream_;
-  config.attributes = &attribute;
-  config.num_attributes = early && k.waits ? 1 : 0;
-  const CuHandle function = device_.function(launch.kernel);
-  cuda_check(CudaDriver::get().launch(&config, function, arguments_.data(), nullptr),
-             launch.name.c_str());
-}
-
-void CudaRun::launch_steps() {
-  for (size_t step = 0; step < words_.size(); ++step) launch_step(step, step > 0);
-}
-
-void CudaRun::capture() {
-  const CudaDriver& driver = CudaDriver::get();
-  CuHandle graph = nullptr;
-  cuda_check(driver.capture_begin(stream_, kRelaxed), "recording the network");
-  try {
-    launch_steps();
-  } catch (...) {
-    driver.capture_end(stream_, &graph);
-    if (graph) driver.graph_destroy(graph);
-    throw;
+void CudaRun::launch(LaunchTable& table) {
+  if (!table.num_steps()) return;
+  CuHandle graph = resources_->graphs.find(&table, addresses_);
+  if (!graph) {
+    graph = resources_->graphs.make(&table, addresses_, stream(), [&] {
+      bool after_launch = false;  // what ran before the graph does not count
+      for (size_t step = 0; step < table.num_steps(); ++step) {
+        after_launch = resources_->steps.issue(table, step, stream(), after_launch);
+      }
+    });
   }
-  cuda_check(driver.capture_end(stream_, &graph), "recording the network");
-  const int status = driver.graph_instantiate(&graph_, graph, 0);
-  driver.graph_destroy(graph);
-  cuda_check(status, "preparing the network");
-}
-
-void CudaRun::drop_graph() {
-  if (graph_) CudaDriver::get().graph_exec_destroy(graph_);
-  graph_ = nullptr;
+  cuda_check(CudaDriver::get().graph_launch(graph, stream()), "launching the network");
 }
 
 // Step by step, each timed by events, with a call of the hooks after each.
-void CudaRun::run_with_hooks(const braze_run_options& options) {
+void CudaRun::run_with_hooks(LaunchTable& table, const braze_run_options& options) {
   const CudaDriver& driver = CudaDriver::get();
-  CuHandle start = nullptr;
-  CuHandle end = nullptr;
-  cuda_check(driver.event_create(&start, 0), "making an event");
-  cuda_check(driver.event_create(&end, 0), "making an event");
-  try {
-    for (size_t step = 0; step < words_.size(); ++step) {
-      cuda_check(driver.event_record(start, stream_), "timing");
-      launch_step(step, false);
-      cuda_check(driver.event_record(end, stream_), "timing");
-      cuda_check(driver.event_wait(end), "running the network");
-      float milliseconds = 0;
-      cuda_check(driver.event_elapsed(&milliseconds, start, end), "timing");
-      if (options.profile) {
-        options.profile(options.user, static_cast<int32_t>(step), std::lround(milliseconds * 1e6));
-      }
-      if (options.debug) call_debug(step, options);
+  CudaEvent start;
+  CudaEvent end;
+  cuda_check(driver.event_create(start.out(), 0), "making an event");
+  cuda_check(driver.event_create(end.out(), 0), "making an event");
+  for (size_t step = 0; step < table.num_steps(); ++step) {
+    cuda_check(driver.event_record(start.get(), stream()), "timing");
+    resources_->steps.issue(table, step, stream(), false);
+    cuda_check(driver.event_record(end.get(), stream()), "timing");
+    cuda_check(driver.event_wait(end.get()), "running the network");
+    float milliseconds = 0;
+    cuda_check(driver.event_elapsed(&milliseconds, start.get(), end.get()), "timing");
+    if (options.profile) {
+      options.profile(options.user, static_cast<int32_t>(step), std::lround(milliseconds * 1e6));
     }
-  } catch (...) {
-    driver.event_destroy(start);
-    driver.event_destroy(end);
-    throw;
+    if (options.debug) call_debug(table, step, options);
   }
-  driver.event_destroy(start);
-  driver.event_destroy(end);
 }
 
-void CudaRun::call_debug(size_t step, const braze_run_options& options) {
+void CudaRun::call_debug(LaunchTable& table, size_t step, const braze_run_options& options) {
   const std::vector<DebugTensor>& debug = engine_.plan().debug;
   for (size_t d = 0; d < debug.size(); ++d) {
     if (debug[d].step != static_cast<int32_t>(step)) continue;
-    const LaunchTable::DebugView view = table_.debug_view(d);
+    const LaunchTable::DebugView view = table.debug_view(d);
     std::vector<unsigned char> host(static_cast<size_t>(view.bytes));
     if (view.bytes) {
       const CudaDriver& driver = CudaDriver::get();
-      cuda_check(driver.to_host(host.data(), address_of(view.data), host.size(), stream_),
+      cuda_check(driver.to_host(host.data(), address_of(view.data), host.size(), stream()),
                  "copying a debug tensor");
-      cuda_check(driver.stream_wait(stream_), "copying a debug tensor");
+      cuda_check(driver.stream_wait(stream()), "copying a debug tensor");
     }
     options.debug(options.user, static_cast<int32_t>(d), host.data(), view.dims.data(),
                   static_cast<int32_t>(view.dims.size()), view.bytes);

@@ -26,12 +26,15 @@ struct Routine {
 class Engine;
 class LaunchTable;
 
-// Runs the steps of one launch table on a device that is not the host.
+// Runs the launch tables of one context on a device that is not the host.
 class Runner {
  public:
   virtual ~Runner() = default;
   // One entry a binding; waits for the outputs. Throws what the steps report.
-  virtual void run(const braze_memory* memory, const braze_run_options& options) = 0;
+  virtual void run(LaunchTable& table, const braze_memory* memory,
+                   const braze_run_options& options) = 0;
+  // The table goes away, or the memory it points to: waits for its runs.
+  virtual void forget(const LaunchTable& table) noexcept = 0;
 };
 
 class Device {
@@ -41,7 +44,8 @@ class Device {
   // Loads the modules of the plan; throws a target error for code and memory it does not have. The
   // section stays where it is while the device lives.
   virtual void load(const Plan& plan, const Section& code) = 0;
-  virtual Routine kernel(const Launch& step) const = 0;  // of a loaded plan
+  // What the host's executor calls for a step of the loaded plan.
+  virtual Routine routine(const Plan& plan, const Step& step) const = 0;
 
   // Where kernels find the weights: the section itself, or a copy.
   virtual const unsigned char* upload(const Section& weights) = 0;
@@ -49,10 +53,9 @@ class Device {
   // Memory aligned as any plan may ask, zero at first. Throws an execution error without memory.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory, int64_t bytes) noexcept = 0;
-  // Null where the host's executor runs the steps. Both must outlive it.
-  virtual std::unique_ptr<Runner> runner(const Engine& engine, LaunchTable& table) {
+  // Null where the host's executor runs the steps. The engine must outlive it.
+  virtual std::unique_ptr<Runner> runner(const Engine& engine) {
     (void)engine;
-    (void)table;
     return nullptr;
   }
 };

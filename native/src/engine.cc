@@ -4,7 +4,6 @@
 
 #include "cpu_features.h"
 #include "error.h"
-#include "library.h"
 
 namespace braze {
 namespace {
@@ -37,7 +36,7 @@ Engine::Engine(EngineBytes bytes, int32_t threads)
   device_->load(plan_, sections_.code);
   weights_ = device_->upload(sections_.weights);
   for (const Step* const step : plan_.every_step) {
-    routines_.push_back(routine_for(*step));
+    routines_.push_back(device_->routine(plan_, *step));
     origins_.push_back(joined(step_origins(*step)));
   }
   for (const Binding& input : plan_.inputs) num_input_dims_ += input.shape.size();
@@ -46,13 +45,6 @@ Engine::Engine(EngineBytes bytes, int32_t threads)
   }
   for (const DebugTensor& d : plan_.debug) debug_dims_.push_back(constant_dims(d.shape));
   weight_check_ = std::make_unique<WeightCheck>(sections_.weights, bytes_.name());
-}
-
-Routine Engine::routine_for(const Step& step) const {
-  if (const auto* const launch = std::get_if<Launch>(&step)) return device_->kernel(*launch);
-  if (const auto* const call = std::get_if<LibraryCall>(&step)) return find_routine(plan_, *call);
-  if (std::holds_alternative<Copy>(step)) return copy_routine();
-  return {};
 }
 
 std::vector<int64_t> Engine::constant_dims(const std::vector<int32_t>& shape) const {

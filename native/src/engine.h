@@ -34,7 +34,6 @@ class Engine {
   size_t num_input_dims() const { return num_input_dims_; }  // the sum of the inputs' ranks
 
  private:
-  Routine routine_for(const Step& step) const;
   std::vector<int64_t> constant_dims(const std::vector<int32_t>& shape) const;
 
   EngineBytes bytes_;

@@ -36,6 +36,8 @@ class LaunchTable {
 
   const Shapes& shapes() const { return shapes_; }
   int64_t binding_bytes(size_t binding) const { return memory_.binding_bytes(binding); }
+  // The memory of the caller that was bound last.
+  unsigned char* bound(size_t binding) const { return memory_.address(binding); }
   bool has_parallel_step() const { return has_parallel_step_; }
   size_t num_steps() const { return entries_.size(); }
   bool is_parallel(size_t step) const { return entries_[step].parallel; }

@@ -37,7 +37,8 @@ int PlanBuilder::symbol(const char* name, const std::string& source, int64_t max
 int PlanBuilder::buffer(const char* kind, int bytes, int64_t place, int64_t offset) {
   places_.push_back(place);
   return add(buffers_, cat("{\"kind\":\"", kind, "\",\"bytes\":", bytes, ",\"offset\":", offset,
-                           ",\"name\":\"\",\"space\":\"host\"}"));
+                           ",\"name\":\"\",\"space\":\"", capability_ ? "device" : "host",
+                           "\"}"));
 }
 
 int PlanBuilder::arena(int bytes, int64_t room) {
@@ -73,10 +74,11 @@ void PlanBuilder::debug(const char* name, const char* dtype, std::vector<int> sh
 
 std::string PlanBuilder::launch(const char* entry, std::vector<Ref> buffers,
                                 std::vector<int> params, bool parallel, std::vector<int> after) {
+  const std::vector<int> grid = capability_ ? std::vector<int>{one_} : std::vector<int>{};
   return cat("{\"kind\":\"launch\",\"kernel\":", kernel(entry), ",\"name\":\"", entry,
              "\",\"buffers\":", refs(buffers), ",\"params\":", list(params),
              ",\"parallel\":", parallel ? "true" : "false", ",\"after\":", list(after),
-             ",\"tactic\":\"\",\"grid\":[],", kRest, "}");
+             ",\"tactic\":\"\",\"grid\":", list(grid), ",", kRest, "}");
 }
 
 std::string PlanBuilder::library(const char* routine, std::vector<Ref> buffers,
@@ -133,7 +135,8 @@ std::string PlanBuilder::manifest(size_t object_bytes) const {
              "\"symbols\":[", joined(symbols_), "],\"sizes\":[", joined(sizes_),
              "],\"guards\":[],\"inputs\":[", joined(inputs_), "],\"outputs\":[",
              joined(outputs_), "],\"buffers\":[", joined(buffers_),
-             "],\"modules\":[{\"kind\":\"elf\",\"needs\":\"x86-64\",\"code\":[0,", object_bytes,
+             "],\"modules\":[{\"kind\":\"", capability_ ? "cubin" : "elf", "\",\"needs\":\"",
+             capability_ ? capability_ : "x86-64", "\",\"code\":[0,", object_bytes,
              "]}],\"kernels\":[", joined(kernels), "],\"steps\":[", steps_,
              "],\"profiles\":[{\"ranges\":[", joined(ranges_), "],\"offsets\":[", joined(places),
              "],\"arena_bytes\":", arena_bytes_,
@@ -142,7 +145,7 @@ std::string PlanBuilder::manifest(size_t object_bytes) const {
 }
 
 std::string PlanBuilder::engine(const std::string& weights) const {
-  const std::string object = kernel_object();
+  const std::string object = capability_ ? std::string("STUB") : kernel_object();
   return engine_file(manifest(object.size()), object, weights);
 }
 

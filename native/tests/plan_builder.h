@@ -15,6 +15,10 @@ namespace braze::test {
 // Numbers returned are indexes into the lists of the plan.
 class PlanBuilder {
  public:
+  // Of a plan for a GPU (`capability` as "sm_90") or the host. On a GPU a launch is one block.
+  explicit PlanBuilder(const char* capability = nullptr) : capability_(capability) {
+    if (capability_) one_ = size(1);
+  }
   int size(int64_t value) { return add(sizes_, cat("[\"const\",", value, ",0]")); }
   int size(const char* op, int a, int b) {
     return add(sizes_, cat("[\"", op, "\",", a, ",", b, "]"));
@@ -106,6 +110,8 @@ class PlanBuilder {
   std::vector<int> symbol_of_size_;
   std::string steps_;
   int64_t arena_bytes_ = 0;
+  const char* capability_;
+  int one_ = -1;
 };
 
 }  // namespace braze::test

@@ -1,0 +1,104 @@
+// Memory and copies.
+#include "state.h"
+
+using namespace stub;
+
+namespace {
+
+void copy(Address to, Address from, size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+}
+
+}  // namespace
+
+// ---- memory -------------------------------------------------------------------------------------
+
+API int cuMemAlloc_v2(Address* out, size_t bytes) {
+  const Call call("allocate " + number(bytes));
+  if (call.code) return call.code;
+  State& s = state();
+  size_t used = 0;
+  for (const auto& [_, size] : s.device) used += size;
+  if (static_cast<int64_t>(used + bytes) > s.settings[kStubMemory]) return kOutOfMemory;
+  void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(memory, 0x5a, bytes);
+  *out = reinterpret_cast<Address>(memory);
+  s.device[*out] = bytes;
+  return 0;
+}
+
+API int cuMemFree_v2(Address address) {
+  const Call call("free");
+  drain_all();
+  if (!state().device.erase(address)) return kInvalidValue;
+  std::free(reinterpret_cast<void*>(address));
+  return call.code;
+}
+
+API int cuMemHostAlloc(void** out, size_t bytes, unsigned) {
+  const Call call("allocate pinned " + number(bytes));
+  if (call.code) return call.code;
+  *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(*out, 0x5a, bytes);
+  state().pinned[reinterpret_cast<Address>(*out)] = bytes;
+  return 0;
+}
+
+API int cuMemFreeHost(void* memory) {
+  const Call call("free pinned");
+  for (const auto& [_, stream] : state().streams) {
+    if (!stream->queue.empty()) complain("pinned memory is freed while work is pending");
+  }
+  if (!state().pinned.erase(reinterpret_cast<Address>(memory))) return kInvalidValue;
+  std::free(memory);
+  return call.code;
+}
+
+API int cuPointerGetAttribute(void* out, int attribute, Address address) {
+  const Call call("pointer attribute");
+  if (call.code) return call.code;
+  const bool device = inside(state().device, address, 0);
+  if (attribute != 2 || (!device && !inside(state().pinned, address, 0))) return kInvalidValue;
+  *static_cast<int*>(out) = device ? 2 : 1;
+  return 0;
+}
+
+API int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, void* stream) {
+  const auto source = reinterpret_cast<Address>(from);
+  const bool pinned = inside(state().pinned, source, bytes);
+  const Call call("to device " + number(bytes) + name_of(stream) + (pinned ? " pinned" : ""));
+  if (call.code) return call.code;
+  if (!inside(state().device, to, bytes)) return kInvalidValue;
+  if (pinned) return put(stream, [=] { copy(to, source, bytes); });
+  const auto* const begin = static_cast<const char*>(from);
+  return put(stream, [to, taken = std::vector<char>(begin, begin + bytes)] {
+    copy(to, reinterpret_cast<Address>(taken.data()), taken.size());
+  });
+}
+
+API int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, void* stream) {
+  const auto target = reinterpret_cast<Address>(to);
+  const bool pinned = inside(state().pinned, target, bytes);
+  const Call call("to host " + number(bytes) + name_of(stream) + (pinned ? " pinned" : ""));
+  if (call.code) return call.code;
+  if (!inside(state().device, from, bytes)) return kInvalidValue;
+  const int code = put(stream, [=] { copy(target, from, bytes); });
+  if (!code && !pinned && !stream_of(stream)->capture) drain(*stream_of(stream));
+  return code;
+}
+
+API int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, void* stream) {
+  const Call call("on device " + number(bytes) + name_of(stream));
+  if (call.code) return call.code;
+  if (!inside(state().device, to, bytes) || !inside(state().device, from, bytes)) {
+    return kInvalidValue;
+  }
+  return put(stream, [=] { copy(to, from, bytes); });
+}
+
+API int cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void* stream) {
+  const Call call("fill " + number(bytes) + name_of(stream));
+  if (call.code) return call.code;
+  if (!inside(state().device, to, bytes)) return kInvalidValue;
+  return put(stream, [=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
+}
