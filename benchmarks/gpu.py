@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""Time float16 networks in braze and in torch.compile on one NVIDIA GPU, in turns.
+
+    python benchmarks/gpu.py [NETWORK:BATCH ...] [--peers MODE,MODE] [--layers 20]
+
+Networks: resnet50 mobilenetv2 convnext_t vit_b16 bert_base gpt2, the last two of 128 tokens. braze
+builds them from ONNX files that this script exports; torch.compile gets the same module with fused
+attention, channels last and frozen weights. Inputs lie on the device. Engines take turns in short
+bursts, so that a card whose clock drifts slows all of them alike: what counts is the ratio within
+one run. Outputs are compared with the float32 module, because a fast wrong answer is worth nothing.
+The floor is the time of the bytes and operations that the plan's kernels cannot do without, at the
+card's measured ceilings. Needs torch, transformers and onnxscript.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gpu_layers
+import torch
+from gpu_networks import NETWORKS, reference
+
+import braze
+
+CLOSING = (
+    "resnet50:1", "resnet50:32", "resnet50:128", "bert_base:1", "bert_base:32", "vit_b16:1",
+    "vit_b16:32", "mobilenetv2:1", "mobilenetv2:32", "convnext_t:1", "convnext_t:32", "gpt2:1",
+    "gpt2:32",
+)  # fmt: skip
+BURST, UNCOUNTED, ROUNDS = 20, 5, 5
+Times = Callable[[int], list[float]]  # milliseconds of so many runs
+
+
+@dataclass
+class Result:
+    """One network at one batch size; times are median milliseconds of a run, peers by mode.
+
+    kernels_ms: the sum of the kernels' times on the card; build_s, rebuild_s: without and with the
+    timing cache.
+    """
+
+    case: str
+    braze_ms: float = math.nan
+    floor_ms: float = math.nan
+    build_s: float = math.nan
+    rebuild_s: float = math.nan
+    error: float = math.nan
+    kernels: int = 0
+    kernels_ms: float = math.nan
+    peers_ms: dict[str, float] = field(default_factory=dict)
+    peer_build_s: dict[str, float] = field(default_factory=dict)
+    peer_error: float = math.nan
+    failed: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """The fastest peer's time by braze's; nan without peers."""
+        return min(self.peers_ms.values(), default=math.nan) / self.braze_ms
+
+
+def relative(got: torch.Tensor, want: torch.Tensor) -> float:
+    """Relative L2 error; infinite where numbers became none."""
+    if not bool(torch.isfinite(got).all()):
+        return math.inf
+    return float((got.double() - want.double()).norm() / want.double().norm())
+
+
+def event_times(run: Callable[[], Any], count: int) -> list[float]:
+    """Milliseconds of each run between two events of the current stream."""
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+    for start, end in events:
+        start.record()
+        run()
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in events]
+
+
+def wall_times(run: Callable[[], Any], count: int) -> list[float]:
+    """Milliseconds of runs that return when they are done."""
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+class Contestant:
+    """braze: an engine on device memory."""
+
+    def __init__(self, engine: braze.Engine, x: torch.Tensor) -> None:
+        self.engine, self.x = engine, x
+        self.context = engine.create_context()
+        self.context.set_input_shape("input", tuple(x.shape))
+        shape = self.context.shape("output")
+        self.y = torch.zeros(shape, dtype=torch.float16, device=x.device)
+        self.context.bind("input", x.data_ptr(), x.nbytes)
+        self.context.bind("output", self.y.data_ptr(), self.y.nbytes)
+        self.context.execute()
+
+    def times(self, count: int) -> list[float]:
+        return wall_times(self.context.execute, count)
+
+
+def idle_ms() -> float:
+    """What a run costs the host beside the network's kernels: that of a network of one element."""
+    import onnx
+
+    tensors = [
+        onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT16, [1])
+        for n in ("input", "output")
+    ]
+    node = onnx.helper.make_node("Relu", ["input"], ["output"])
+    model = onnx.helper.make_model(onnx.helper.make_graph([node], "one", tensors[:1], tensors[1:]))
+    x = torch.zeros(1, dtype=torch.float16, device="cuda")
+    one = Contestant(braze.build(model, target="cuda"), x)
+    one.times(100)
+    return statistics.median(one.times(500))
+
+
+def compiled_peer(module: torch.nn.Module, x: torch.Tensor, mode: str) -> Callable[[], Any]:
+    """The module by torch.compile, warmed up."""
+    import torch._inductor.config as inductor
+
+    inductor.freezing = True
+    torch._dynamo.reset()
+    run = torch.compile(module, mode=mode)
+    with torch.inference_mode():
+        for _ in range(3):
+            run(x)
+    torch.cuda.synchronize()
+    return lambda: run(x)
+
+
+def peers(case: str, x: torch.Tensor, modes: Sequence[str], r: Result) -> dict[str, Times]:
+    """Ways to time the peers; notes their build times and the error of the last."""
+    network = NETWORKS[case.partition(":")[0]]
+    found: dict[str, Times] = {}
+    module = network.module("sdpa").half().cuda()
+    if network.is_image:
+        module = module.to(memory_format=torch.channels_last)
+        x = x.to(memory_format=torch.channels_last)
+    want = reference(module, x)
+    for mode in modes:
+        start = time.perf_counter()
+        run = compiled_peer(module, x, mode)
+        r.peer_build_s[mode] = time.perf_counter() - start
+        with torch.inference_mode():
+            r.peer_error = relative(run(), want)
+
+        def times(count: int, run: Callable[[], Any] = run) -> list[float]:
+            with torch.inference_mode():
+                return event_times(run, count)
+
+        found[mode] = times
+    return found
+
+
+def build(
+    case: str, folder: Path, options: argparse.Namespace, r: Result
+) -> tuple[braze.Engine, torch.Tensor]:
+    """Export and build; with --rebuild also again, with the timing cache of the first build."""
+    name, _, batch = case.partition(":")
+    network = NETWORKS[name]
+    path = folder / f"{name}-{batch}.onnx"
+    if not path.exists():
+        network.export(int(batch), path, "cuda")
+    cache = folder / f"{name}-{batch}-{options.level}.times"
+    how: dict[str, Any] = {
+        "target": "cuda", "optimization_level": options.level, "timing_cache": cache,
+    }  # fmt: skip
+    start = time.perf_counter()
+    engine = braze.build(str(path), **how)
+    r.build_s = time.perf_counter() - start
+    if options.rebuild:
+        start = time.perf_counter()
+        engine = braze.build(str(path), **how)
+        r.rebuild_s = time.perf_counter() - start
+    return engine, network.feed(int(batch), "cuda")
+
+
+def own(case: str, folder: Path, options: argparse.Namespace, r: Result) -> Times:
+    """braze's engine, ready to be timed; notes all that is known of it."""
+    engine, x = build(case, folder, options, r)
+    contestant = Contestant(engine, x)
+    name, _, batch = case.partition(":")
+    r.error = relative(contestant.y, reference(NETWORKS[name].module("eager").half().cuda(), x))
+    r.kernels = len(engine.plan.steps)
+    path = folder / f"{name}-{batch}.onnx"
+    table = gpu_layers.layer_table(path, engine, contestant.context, x, options.level)
+    r.floor_ms = sum(row.floor_us for row in table) / 1e3
+    r.kernels_ms = sum(row.us for row in table) / 1e3
+    if options.layers:
+        print("\n".join([case, *gpu_layers.lines(table, options.layers)]), flush=True)
+    return contestant.times
+
+
+def compete(case: str, folder: Path, modes: Sequence[str], options: argparse.Namespace) -> Result:
+    """Build all, then time them in turns."""
+    name, _, batch = case.partition(":")
+    r = Result(case)
+    contestants = {} if options.only_peers else {"braze": own(case, folder, options, r)}
+    contestants |= peers(case, NETWORKS[name].feed(int(batch), "cuda"), modes, r)
+    times: dict[str, list[float]] = {engine: [] for engine in contestants}
+    for _ in range(options.rounds):
+        for engine, run in contestants.items():
+            run(UNCOUNTED)
+            times[engine] += run(BURST)
+    r.peers_ms = {engine: statistics.median(ms) for engine, ms in times.items()}
+    r.braze_ms = r.peers_ms.pop("braze", math.nan)
+    return r
+
+
+def line(r: Result) -> str:
+    """One row of the report."""
+    if r.failed:
+        return f"{r.case:<15} FAILED {r.failed[:300]}"
+    others = ", ".join(
+        f"{m} {ms:.3f} ({r.peer_build_s.get(m, 0):.0f} s)" for m, ms in r.peers_ms.items()
+    )
+    return (
+        f"{r.case:<15} {r.braze_ms:8.3f} ms  ratio {r.ratio:5.2f}  "
+        f"{r.braze_ms / r.floor_ms:5.2f} x floor {r.floor_ms:.3f}  "
+        f"{r.kernels} kernels {r.kernels_ms:.3f} ms  build {r.build_s:.1f}/{r.rebuild_s:.1f} s  "
+        f"error {r.error:.1e} (peer {r.peer_error:.1e})  {others}"
+    )
+
+
+def geometric_mean(results: Sequence[Result]) -> float:
+    """Of the ratios there are."""
+    ratios = [r.ratio for r in results if not math.isnan(r.ratio)]
+    return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else math.nan
+
+
+def known_peers(path: Path | None) -> Mapping[str, dict[str, float]]:
+    """Peers' times of an earlier run, by case."""
+    if path is None:
+        return {}
+    return {r["case"]: r["peers_ms"] for r in json.loads(path.read_text())}
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("cases", nargs="*", default=CLOSING, help="NETWORK:BATCH")
+    parser.add_argument("--level", type=int, default=3, help="optimization level")
+    parser.add_argument(
+        "--peers", default="reduce-overhead", help="torch.compile modes; '' for none"
+    )
+    parser.add_argument("--peers-from", type=Path, help="peers' times of an earlier --json")
+    parser.add_argument(
+        "--layers", type=int, default=0, help="also print so many layers by lost time"
+    )
+    parser.add_argument("--only-peers", action="store_true", help="leave braze out")
+    parser.add_argument("--rebuild", action="store_true", help="build again with the timing cache")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument(
+        "--deadline", type=float, default=math.inf, help="start no case after seconds"
+    )
+    parser.add_argument("--folder", type=Path, help="keeps ONNX files and timing caches")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    args = parser.parse_args()
+    begin = time.monotonic()
+    modes = [m for m in args.peers.split(",") if m]
+    folder = args.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    earlier = known_peers(args.peers_from)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = False
+    print(
+        f"{torch.cuda.get_device_name()}; a run of one element takes {idle_ms() * 1e3:.1f} us",
+        flush=True,
+    )
+    results: list[Result] = []
+    for case in args.cases:
+        if time.monotonic() - begin > args.deadline:
+            print(f"{case:<15} not run: the deadline has passed")
+            continue
+        try:
+            result = compete(case, folder, modes, args)
+        except Exception as e:  # one network that fails leaves the others their figures
+            traceback.print_exc()
+            result = Result(case, failed=f"{type(e).__name__}: {e}")
+        result.peers_ms = {**earlier.get(case, {}), **result.peers_ms}
+        results.append(result)
+        print(line(result), flush=True)
+        if args.json:
+            args.json.write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
+    print("\n" + "\n".join(map(line, results)))
+    print(f"geometric mean of the ratios: {geometric_mean(results):.3f}")
+    return int(any(r.failed for r in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
