@@ -14,11 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from braze.core.dtypes import F32
+from braze.core.dtypes import BF16, F16, F32
+from braze.expr.loops import TensorSpec
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Node, Value
 from braze.ir.pattern import Const, Match, Pattern, Var, call, one_of
+from braze.ops.abilities import UNLIMITED, Abilities
 from braze.ops.base import Array
+from braze.ops.lowering import Anchor
 from braze.ops.move.concat_split import Concat
 from braze.ops.move.shape import Expand, Reshape, Transpose, reshape, transpose
 from braze.ops.move.slice_pad import Slice
@@ -41,19 +44,25 @@ def _is_plain(op: Softmax) -> bool:
     return not op.log
 
 
+def _is_number(array: Array) -> bool:
+    return is_scalar(array) or bool(array.size == 1 and array.dtype == BF16.numpy)
+
+
 def _is_zero(array: Array) -> bool:
     return bool(array.size == 1 and array.reshape(-1)[0] == 0)
 
 
 def _is_hidden(array: Array) -> bool:
-    return bool(array.size == 1 and array.dtype.kind == "f" and array.reshape(-1)[0] <= HIDDEN)
+    return bool(
+        array.size == 1 and array.dtype.kind == "f" and float(array.reshape(-1)[0]) <= HIDDEN
+    )
 
 
 def _scores() -> Pattern:
     product = call(MatMul, Var("q"), Var("k"), name="scores")
-    scale = Const("scale", is_scalar)
+    scale = Const("scale", _is_number)
     scaled = one_of(
-        mul(product, scale), binary("div", product, Const("divisor", is_scalar)), product
+        mul(product, scale), binary("div", product, Const("divisor", _is_number)), product
     )
     return one_of(
         add(add(scaled, Var("bias")), Var("mask")),
@@ -92,7 +101,7 @@ def _scalar_factor(node: Node, g: Rewriter) -> tuple[Value, float] | None:
         return None
     for value, scale in ((x, y), (y, x)) if op == "mul" else ((x, y),):
         array = g.array(scale)
-        if array is not None and is_scalar(array) and array.reshape(-1)[0] != 0:
+        if array is not None and _is_number(array) and array.reshape(-1)[0] != 0:
             number = float(array.reshape(-1)[0])
             return value, number if op == "mul" else 1 / number
     return None
@@ -105,7 +114,7 @@ def is_finite(value: Value, graph: GraphEditor, depth: int = MAX_DEPTH) -> bool:
     """
     array = graph.array(value)
     if array is not None:
-        return array.dtype.kind != "f" or bool(np.isfinite(array).all())
+        return not value.dtype.is_float or bool(np.isfinite(array.astype(np.float64)).all())
     if not value.dtype.is_float:
         return True
     node = graph.producer_of(value)
@@ -139,15 +148,20 @@ def is_causal(mask: Array | None, rows: object, columns: object) -> bool:
         return False
     if any(d != 1 for d in mask.shape[:-2]):
         return False
-    plane = mask.reshape(mask.shape[-2:])
+    plane = mask.reshape(mask.shape[-2:]).astype(np.float64)
     lower = np.tri(plane.shape[0], dtype=bool)
     return bool((plane[lower] == 0).all() and (plane[~lower] <= HIDDEN).all())
 
 
 @dataclass(frozen=True)
 class FuseAttention:
-    """The chain MatMul, scale, mask, Softmax, MatMul."""
+    """The chain MatMul, scale, mask, Softmax, MatMul.
 
+    Of half types only where `backend` has a template: that keeps scores and weights in float32,
+    between steps that would round them; its fallback rounds more often than the chain.
+    """
+
+    backend: Abilities = UNLIMITED
     name: str = "FuseAttention"
     pattern = call(MatMul, one_of(_GUARDED, _SOFTMAX), Var("v"))
 
@@ -155,7 +169,7 @@ class FuseAttention:
         scores, out = m.calls["scores"].output, m.root.output
         q, k, v = m["q"], m["k"], m["v"]
         softmax = m.calls["softmax"]
-        if scores.dtype is not F32:
+        if scores.dtype not in (F32, F16, BF16):
             return Refusal(f"scores of type {scores.dtype} are rounded between the steps")
         rank = scores.type.rank
         if {x.type.rank for x in (q, k, v)} != {rank} or rank not in (3, 4):
@@ -171,6 +185,9 @@ class FuseAttention:
         for part in ("mask", "bias", "visible"):
             if m.has(part) and not _fits(m[part], scores):
                 return Refusal(f"the {part} has another type or rank")
+        why = None if scores.dtype is F32 else self._no_template(m)
+        if why is not None:
+            return Refusal(f"scores of type {scores.dtype} are rounded between the steps: {why}")
         if m.has("guard"):
             return None
         if m.has("low") and not is_finite(m["low"], graph):
@@ -181,6 +198,17 @@ class FuseAttention:
         ):
             return Refusal("a row of the mask may be -inf throughout: softmax gives NaN there")
         return None
+
+    def _no_template(self, m: Match) -> str | None:
+        """Why the backend does not run the fused op on these operands, None where it does."""
+        q, k, v, out = (
+            replace(x.type, shape=(*(1,) * (4 - x.type.rank), *x.shape))
+            for x in (m["q"], m["k"], m["v"], m.root.output)
+        )
+        anchor = FusedAttention(1.0, k_layout="BHDS").lower((q, k, v), (out,))
+        assert isinstance(anchor, Anchor)
+        specs = [TensorSpec(t.dtype, t.shape) for t in (q, k, v)]
+        return self.backend.supports(anchor.spec, specs, frozenset())
 
     def rewrite(self, m: Match, g: Rewriter) -> Value:
         (q, q_factor), (k, k_factor) = unscaled(m["q"], g), unscaled(m["k"], g)
@@ -222,7 +250,7 @@ OPERAND_LAYOUTS: Final = {
 
 
 def _fits(part: Value, scores: Value) -> bool:
-    wide = part.type if part.dtype is F32 else replace(part.type, dtype=F32)
+    wide = replace(part.type, dtype=scores.dtype)
     return keeps_type(Value(part.name, wide), scores.type)
 
 
@@ -239,7 +267,7 @@ def _rank4(x: Value, g: Rewriter) -> Value:
 def _mask(m: Match, g: Rewriter) -> Value | None:
     """The additive mask, from whatever the model has."""
     if m.has("visible"):
-        zero = g.constant(np.zeros((), np.float32), "visible")
+        zero = g.constant(np.zeros((), m["low"].dtype.numpy), "visible")
         return g.add1(Where(), m["visible"], zero, m["low"])
     if m.has("bias"):
         return g.add1(Binary("add"), m["bias"], m["mask"])
@@ -276,4 +304,6 @@ class AbsorbHeads:
         return reshape(g, y, m.root.output.shape)
 
 
-RULES: Final[tuple[Rule, ...]] = (FuseAttention(), AbsorbHeads())
+def rules(backend: Abilities) -> tuple[Rule, ...]:
+    """The rules of this file for a backend."""
+    return FuseAttention(backend), AbsorbHeads()

@@ -11,7 +11,7 @@ from braze.passes.rules import attention
 
 def fuse_attention(graph: Graph, ctx: PassContext) -> Graph:
     """Recognise softmax(q k') v."""
-    return apply_rules(graph, attention.RULES, ctx)
+    return apply_rules(graph, attention.rules(ctx.backend), ctx)
 
 
 def absorb_heads(graph: Graph, ctx: PassContext) -> Graph:
