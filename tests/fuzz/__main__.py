@@ -1,6 +1,6 @@
 """`python -m tests.fuzz`: check random graphs on several processes until told to stop.
 
-    python -m tests.fuzz --graphs 20000 --jobs 16 --report report.txt
+    python -m tests.fuzz --graphs 20000 --ways 1 --jobs 16 --report report.txt
     python -m tests.fuzz --only 4711        # one number: print its case, and shrink it if wrong
     python -m tests.fuzz --target reference # passes and fusion alone: many times as fast
 
@@ -39,7 +39,7 @@ class Team:
     def __init__(self, args: argparse.Namespace) -> None:
         self.next, self.stop = args.seed, args.seed + (args.graphs or FOREVER)
         self.deadline = time.monotonic() + (args.seconds or float(FOREVER))
-        self.options = [str(args.shrink)]
+        self.options = [str(args.shrink), str(args.ways)]
         if args.target or args.level is not None:
             level = 1 if args.level is None else args.level
             self.options += [str(level), args.target or "cpu"]
@@ -127,11 +127,11 @@ def run(args: argparse.Namespace) -> Coverage:
     return coverage
 
 
-def one(number: int) -> int:
+def one(number: int, count: int) -> int:
     """Print one case, check it, and shrink it when it fails."""
     made = make(number)
     print(source(made.case))
-    outcome = check(made.case, number)
+    outcome = check(made.case, number, count=count)
     print(f"{outcome.status} ({outcome.variant}): {outcome.reason}")
     if outcome.status == "wrong":
         small = shrink(made.case, outcome, number)
@@ -148,13 +148,14 @@ def main() -> int:
     add("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     add("--seconds", type=float, default=0, help="stop after this time; 0 for never")
     add("--shrink", type=int, default=2, help=f"failures of {STRETCH} graphs to make small")
+    add("--ways", type=int, default=2, choices=(1, 2), help="builds of a graph (default 2)")
     add("--level", type=int, default=None, help="build at this level only (default: in turn)")
     add("--target", default="", help='build for this target only, as "cpu:avx2" or "reference"')
     add("--report", default="", help="file for the report (also printed)")
     add("--only", type=int, default=None, help="check one number and print its case")
     args = parser.parse_args()
     if args.only is not None:
-        return one(args.only)
+        return one(args.only, args.ways)
     coverage = run(args)
     text = coverage.report()
     print(text)

@@ -24,8 +24,10 @@ from braze.core.dtypes import DType
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.evaluator import _Run
 from braze.ops.lowering import SUM_BLOCK, Pointwise, View
-from braze.ops.pointwise.activation import Gelu
+from braze.ops.pointwise.activation import Gelu, Mish, Silu
 from braze.ops.pointwise.cast import Cast
+from braze.ops.pool.unpool import Det
+from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
 from tests.fuzz.case import stored
 
@@ -45,9 +47,8 @@ RUNS_TO_CONVICT = 16
 # The largest quotient of a right kernel's error by the spread of 16 runs was 1.1 in 120 builds of
 # 60 graphs; a wrong element is off by thousands. Between them there is room for rare roundings.
 FACTOR = 10.0
-# An intermediate below the smallest normal number is flushed to zero, and what follows may scale
-# the loss up: the ops of a graph multiply by numbers below a hundred.
-FLUSHED = 100.0
+# What kernels compute in float32 or float64 is flushed to zero below this, also inside an op.
+FLUSHED = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-126, "bfloat16": 2.0**-126}
 
 
 class Run(_Run):
@@ -92,15 +93,11 @@ class Perturbed(Run):
                     self.values[v] = self.disturbed(a, v.dtype, factor)
         super()._step(node)
         self.values.update(given)
-        scale = _inner_scale(node, given)
-        if scale is not None and self.rng is not None:
+        loss = _inner_loss(node, given)
+        if loss is not None and self.rng is not None:
             v = node.outputs[0]
-            unit, tiny, _ = ROUNDOFF[v.dtype.name]
             noise = self.rng.uniform(-1.0, 1.0, self.values[v].shape)
-            self.values[v] = self.values[v] + noise * (unit * scale + tiny)
-        if rounds and self.rng is not None and (chain := _blocks(node, given)) > 1:
-            for v in node.outputs:
-                self.values[v] = self.disturbed(self.values[v], v.dtype, chain)
+            self.values[v] = self.values[v] + noise * (loss + ROUNDOFF[v.dtype.name][1])
         if rounds or not self.rough.isdisjoint(given):
             self.rough.update(node.outputs)
 
@@ -127,18 +124,27 @@ class Perturbed(Run):
 
 
 
-
-def _inner_scale(node: Node, given: Mapping[Value, Array]) -> Array | float | None:
-    """Size of the terms inside an op whose formula cancels, so that its result may be far smaller.
+def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | None:
+    """What an op loses inside, where its formula has terms that are larger than its result or
+    factors that are flushed to zero before they are scaled up.
 
     log(sum) of a sum near 1 is as uncertain as the sum; x / 2 (1 + erf(x / sqrt 2)), as ONNX
-    defines Gelu, is as uncertain as x where the erf is near -1.
+    defines Gelu, is as uncertain as x where the erf is near -1; x tanh(softplus(x)) and
+    x sigmoid(x) are x times something that is flushed far below 0. A determinant is a sum of
+    products of a number from each row, all of which are in the product of the rows' sums.
     """
+    name = node.outputs[0].dtype.name
     if isinstance(node.op, Softmax) and node.op.log:
-        return 1.0
+        return ROUNDOFF[name][0]
     if isinstance(node.op, Gelu):
         (x,) = given.values()
-        return np.abs(x)
+        return ROUNDOFF[name][0] * np.abs(x)
+    if isinstance(node.op, (Mish, Silu)):
+        (x,) = given.values()
+        return FLUSHED[name] * np.abs(x)
+    if isinstance(node.op, Det):
+        (x,) = given.values()
+        return ROUNDOFF[name][0] * np.abs(x).sum(-1).prod(-1)
     return None
 
 
@@ -167,14 +173,24 @@ def _kind(node: Node) -> str:
     return "exact" if name in EXACT or kind in EXACT_KINDS else "rounds"
 
 
-def _blocks(node: Node, given: Mapping[Value, Array]) -> float:
-    """Roundoffs that a sum over many blocks loses: steps of a random walk, a third of a unit."""
-    return math.sqrt(_terms(node, given) / SUM_BLOCK / 3)
-
-
 def _accumulation(node: Node, given: Mapping[Value, Array]) -> float:
-    """Root of the number of terms an output element sums: errors of a sum grow about like it."""
-    return math.sqrt(min(_terms(node, given), 4096))
+    """How many roundoffs the operands of a sum are disturbed by, so that the sum moves about as
+    much as the roundings of its own additions move it.
+
+    A chain of m additions rounds m partial sums, each by at most a roundoff u of it: for roundings
+    that are independent and uniform, a standard deviation of at most u sqrt(m / 3) times the
+    largest partial sum, which is no larger than the sum S of the magnitudes of the n terms.
+    Operands disturbed by sqrt(n) u each, with a random factor of root mean square 1.3, move the sum
+    by 1.3 u sqrt(n) times the root of the sum of their squares, which is at least 1.3 u S (Cauchy
+    and Schwarz). So the quotient of the two is at most 0.44 sqrt(m). Sums run in blocks of b, one
+    after the other, and m is b + n / b: at most 334 for the sums a graph can have, a quotient of
+    at most 8 that FACTOR has room for. A scan is one chain of n: its operands are disturbed by
+    sqrt(n / (b + n / b)) times as much, which gives it the same quotient.
+    """
+    terms = _terms(node, given)
+    chain = SUM_BLOCK + terms / SUM_BLOCK
+    scans = isinstance(node.op, Cumulative) and terms > chain
+    return math.sqrt(terms * (terms / chain if scans else 1.0))
 
 
 def _terms(node: Node, given: Mapping[Value, Array]) -> int:
@@ -205,7 +221,7 @@ class Expected:
             return np.zeros(self.exact.shape)
         unit, tiny, _ = ROUNDOFF[self.dtype.name]
         with np.errstate(all="ignore"):
-            return FACTOR * self.spread + FLUSHED * tiny + unit * np.abs(self.exact)
+            return FACTOR * (self.spread + tiny) + unit * np.abs(self.exact)
 
     def error(self, got: Array) -> tuple[float, str]:
         """The largest error as a multiple of its bound (inf: of another kind), and where it is."""

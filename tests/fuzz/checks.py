@@ -6,7 +6,7 @@ import signal
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,50 +16,13 @@ from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Graph
 from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Expected, Run, expected
 from tests.fuzz.case import Case
-from tests.fuzz.forcing import build, guarded_outputs, other_targets
+from tests.fuzz.forcing import build, guarded_outputs
+from tests.fuzz.ways import Variant, variants
 
 Array = np.ndarray[Any, Any]
 # A build that says one of these about a valid model refuses it; any other error is a fault.
 REFUSALS = (UnsupportedOpError, ShapeError, ProfileError)
 SECONDS = 60
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One way to build: level, target, forced tactic, and sizes fixed at opt or not."""
-
-    level: int = 1
-    target: str = "cpu"
-    turn: int | None = None
-    fixed: bool = False
-
-    def __str__(self) -> str:
-        parts = [f"level {self.level}", self.target]
-        parts += [f"tactic {self.turn}"] if self.turn is not None else []
-        parts += ["sizes fixed"] if self.fixed else []
-        return ", ".join(p for p in parts if p)
-
-
-def variants(case: Case, number: int) -> tuple[Variant, ...]:
-    """Level 1 or 2 always, and another way: for three in five one that compiles nothing, for the
-    others a level, an instruction set or a tactic; measured levels seldom."""
-    plain = Variant(1 + number % 2)
-    isas = [t for t in other_targets() if t.startswith("cpu:")] or ["cpu"]
-    numpy = [t for t in other_targets() if not t.startswith("cpu:")] or ["cpu"]
-    if number % 5 in (1, 3, 4):
-        return (plain, Variant(1, numpy[number // 5 % len(numpy)]))
-    isa = isas[number // 11 % len(isas)]
-    turns = (
-        Variant(0), Variant(5, turn=number // 3), Variant(1, isa), Variant(5, turn=number // 7),
-        Variant(5, isa, turn=number // 5), Variant(0, isa), Variant(2, isa), Variant(3),
-        Variant(5, turn=number // 5 + 1), Variant(0),
-    )  # fmt: skip
-    extra = turns[number // 2 % len(turns)]
-    if number % 100 == 7:
-        extra = Variant(4 + number // 100 % 2)
-    if case.sizes and number % 4 == 2:
-        extra = replace(plain, fixed=True)
-    return (plain, extra)
 
 
 @dataclass
@@ -70,6 +33,7 @@ class Outcome:
     reason: str = ""  # why refused, or what is wrong, in one line
     variant: Variant | None = None
     templates: set[tuple[str, str]] = field(default_factory=set)
+    tactics: set[str] = field(default_factory=set)  # those taken, as text
     compared: int = 0
     unsure: int = 0
     worst: float = 0.0  # largest error seen, as a part of its bound
@@ -102,12 +66,14 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def check(case: Case, number: int = 0, ways: tuple[Variant, ...] | None = None) -> Outcome:
-    """Build and run `case` in the given ways (default: those of `number`)."""
+def check(
+    case: Case, number: int = 0, ways: tuple[Variant, ...] | None = None, count: int = 2
+) -> Outcome:
+    """Build and run `case` in the given ways (default: `count` ways of `number`)."""
     out = Outcome()
     try:
         with limited(SECONDS), np.errstate(all="ignore"):
-            for way in ways or variants(case, number):
+            for way in ways or variants(case, number, count):
                 out.variant = way
                 _check_way(case, number, way, out)
                 if out.status != "right":
@@ -125,11 +91,12 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
         shapes = {n: t.sizes(env) for n, t in case.inputs.items()}
     try:
         imported = import_network(case.model(), shapes=shapes)
-        engine, templates = build(imported, way.level, way.target, way.turn)
+        engine, chosen = build(imported, way.level, way.target, way.turn)
     except REFUSALS as e:
         out.status, out.reason = "refused", f"{type(e).__name__}: {_line(e)}"
         return
-    out.templates |= templates
+    out.templates |= chosen.used
+    out.tactics |= chosen.tactics
     graph = imported.graph
     envs = [case.env(k) for k in (1, 0, 2)] if case.sizes and not way.fixed else [env]
     for salt, sizes in enumerate(envs):
@@ -243,4 +210,4 @@ def refusal_kind(reason: str) -> str:
     return "".join("#" if c.isdigit() else c for c in text)[:110]
 
 
-__all__ = ["Outcome", "Variant", "check", "refusal_kind", "variants"]
+__all__ = ["Outcome", "check", "refusal_kind"]

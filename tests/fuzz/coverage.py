@@ -21,11 +21,13 @@ def record(number: int, made: Made, outcome: Outcome, seconds: float) -> dict[st
         "status": outcome.status,
         "reason": outcome.reason,
         "variant": str(outcome.variant),
+        "way": outcome.variant.label if outcome.variant else "",
         "pairs": sorted(made.pairs()),
         "epilogues": made.epilogues,
         "missed": made.missed,
         "ops": sorted(made.ops()),
         "templates": sorted(outcome.templates),
+        "tactics": sorted(outcome.tactics),
         "refusals": dict(made.refusals),
         "compared": outcome.compared,
         "unsure": outcome.unsure,
@@ -47,6 +49,7 @@ class Coverage:
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     epilogues: Counter[tuple[str, str]] = field(default_factory=Counter)
     templates: Counter[tuple[str, str]] = field(default_factory=Counter)
+    tactics: set[str] = field(default_factory=set)
     ops: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     unfit: Counter[str] = field(default_factory=Counter)
@@ -62,7 +65,7 @@ class Coverage:
         self.seconds += r["seconds"]
         self.status[r["status"]] += 1
         self.kinds[r["kind"].split(":")[0]] += 1
-        self.ways[r["variant"]] += 1
+        self.ways[r["way"]] += 1
         self.refused.update([refusal_kind(r["reason"])] if r["status"] == "refused" else [])
         self.unfit.update(r["refusals"])
         self.compared += r["compared"]
@@ -75,6 +78,7 @@ class Coverage:
             self.pairs.update(tuple(p) for p in r["pairs"])
             self.epilogues.update(tuple(e) for e in r["epilogues"])
             self.templates.update(tuple(t) for t in r["templates"])
+            self.tactics.update(r["tactics"])
             self.ops.update(r["ops"])
 
     def uncovered_pairs(self) -> list[tuple[str, str]]:
@@ -83,7 +87,7 @@ class Coverage:
 
     def uncovered_epilogues(self) -> list[tuple[str, str]]:
         """Anchors and forms that no right case had."""
-        return [e for e in sorted(epilogue_order()) if e not in self.epilogues]
+        return [e for e in possible_epilogues() if e not in self.epilogues]
 
     def report(self) -> str:
         """Everything, as text."""
@@ -97,19 +101,20 @@ class Coverage:
             f"bit by bit: {self.slots}; largest error of a right case: {self.worst:.2f} of its "
             f"bound; {per_second:.1f} graphs a second of one worker",
             "kinds: " + _counts(self.kinds),
-            "built also as: " + _counts(self.ways),
+            "last way built: " + _counts(self.ways),
         ]
-        pairs = len(possible_pairs())
+        pairs, forms = len(possible_pairs()), len(possible_epilogues())
         lines += [
             f"\npairs of families: {pairs - len(self.uncovered_pairs())} of {pairs}; "
             f"{len(FAMILIES) ** 2 - pairs} more cannot meet (their element types or ranks differ)",
             *_missing(self.uncovered_pairs()),
-            f"\nanchor x epilogue form: {len(epilogue_order()) - len(self.uncovered_epilogues())} "
-            f"of {len(epilogue_order())}",
+            f"\nanchor x epilogue form: {forms - len(self.uncovered_epilogues())} of {forms}",
             *_missing(self.uncovered_epilogues()),
             *self._epilogue_table(),
             "\ntemplates:",
             *_table(self.templates),
+            f"\ndifferent tactics taken: {len(self.tactics)}, of the templates "
+            + _counts(Counter(t.split("(", 1)[0] for t in self.tactics)),
             f"\nONNX ops: {len(self.ops)}; least often: "
             + ", ".join(f"{o} {n}" for o, n in self.ops.most_common()[:-16:-1]),
         ]
@@ -141,6 +146,17 @@ class Coverage:
 def possible_pairs() -> list[tuple[str, str]]:
     """Pairs of families that can meet."""
     return [(p, c) for p in FAMILIES for c in FAMILIES if can_meet(p, c)]
+
+
+def possible_epilogues() -> list[tuple[str, str]]:
+    """Anchors and forms that can follow them: attention has no weight, a vector no second axis."""
+    weight, matrix = ("own weight", "two anchors"), ("1 along axis 0", "behind transpose")
+    return [
+        (a, f)
+        for a, f in sorted(epilogue_order())
+        if not (a.startswith("attention") and f in weight)
+        and not (a == "matmul 1-D" and f in matrix)
+    ]
 
 
 def headline(r: Mapping[str, Any]) -> str:

@@ -139,6 +139,7 @@ def two_anchors(s: Sketch, y: Ref, x: Ref, again: Maker) -> Sequence[Ref]:
     s.need(w is not None and step.outputs[0] == y.name and w.name in step.inputs)
     assert w is not None
     source = s.constants.get(w.name) or s.inputs[w.name]
+    s.need(all(isinstance(d, int) for d in source.shape))
     other = s.constant(w.dtype.name, [int(d) for d in source.shape], source.fill)
     by_name = {r.name: r for r in (*s.made, x, w)}
     s.need(all(n in by_name for n in step.inputs[:2]))

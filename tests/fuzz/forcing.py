@@ -44,16 +44,18 @@ def _runs_here(target: str) -> bool:
 
 
 class Chooser:
-    """Takes tactic number `turn` of every kernel, or the first; notes the templates it took."""
+    """Takes tactic number `turn` of every kernel, or the first; notes what it took."""
 
     def __init__(self, turn: int | None) -> None:
         self.turn = turn
         self.used: set[tuple[str, str]] = set()
+        self.tactics: set[str] = set()
 
     def __call__(self, kernels: Sequence[Candidates]) -> list[int]:
         chosen = [0 if self.turn is None else self.turn % len(k.tactics) for k in kernels]
         for k, index in zip(kernels, chosen, strict=True):
             self._note(k.kernel, k.tactics[index].template)
+            self.tactics.add(str(k.tactics[index]))
         return chosen
 
     def _note(self, kernel: Any, template: str) -> None:
@@ -65,8 +67,8 @@ class Chooser:
 
 def build(
     imported: Imported, level: int, target: str = "cpu", turn: int | None = None
-) -> tuple[Engine, set[tuple[str, str]]]:
-    """An engine of an imported network, and the templates in it (unknown where it measures).
+) -> tuple[Engine, Chooser]:
+    """An engine of an imported network, and what was chosen for it (unknown where it measures).
 
     Raises what `braze.build` raises; it does the same steps.
     """
@@ -81,7 +83,7 @@ def build(
         Trace(),
         None if measures else chooser,
     )
-    return backend.load(plan), chooser.used
+    return backend.load(plan), chooser
 
 
 @contextlib.contextmanager

@@ -168,6 +168,7 @@ class _Grower:
             maker, rank = ANCHORS[anchor]
             for _ in range(ATTEMPTS):
                 state = self.s.snapshot()
+                self.s.last_weight = None  # not that of another anchor
                 try:
                     x = self.input(Family("anchor", {}, (rank,)), shaped=anchor)
                     y = maker(self.s, x)
@@ -198,6 +199,8 @@ class _Grower:
         for v in self.s.made:
             if v.name in made and (v.name not in read or self.r.random() < 0.12):
                 self.outputs.append(v)
+        if not self.outputs:  # nothing fitted: a graph has an output all the same
+            self.outputs.append(self.s.add1("Identity", self.input(FAMILIES["unary"])))
 
     # ------------------------------------------------------------------ inputs
 

@@ -327,13 +327,14 @@ def einsum(s: Sketch, x: Ref) -> Ref:
         kept = "".join(s.r.sample(letters, s.r.randint(0, x.rank)))
         return s.add1("Einsum", x, equation=f"{letters}->{kept}")
     if kind == "outer":
-        y = s.constant(x.dtype.name, (3,))
+        s.last_weight = y = s.constant(x.dtype.name, (3,))
         return s.add1("Einsum", x, y, equation=f"{letters},z->{letters}z")
     s.need(static(x.shape[-1]) and size(x, x.rank - 1) > 0)
     if kind == "batch":
-        y = s.input(x.dtype.name, full_shape(s, x), made=False)
+        s.last_weight = y = s.input(x.dtype.name, full_shape(s, x), made=False)
         return s.add1("Einsum", x, y, equation=f"{letters},{letters}->{letters[:-1]}")
     y = s.constant(x.dtype.name, (size(x, x.rank - 1), s.r.choice([1, 4, 17])))
+    s.last_weight = y
     last = letters[-1]
     if kind == "ellipsis":
         return s.add1("Einsum", x, y, equation=f"...{last},{last}z->...z")

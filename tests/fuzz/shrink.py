@@ -12,8 +12,9 @@ from braze.core.errors import BrazeError
 from braze.frontend.onnx.importer import import_network
 from tests.fuzz.bounds import Run
 from tests.fuzz.case import Case, Fill, Step, Tensor, source
-from tests.fuzz.checks import Outcome, Variant, check
+from tests.fuzz.checks import Outcome, check
 from tests.fuzz.sketch import default_fill
+from tests.fuzz.ways import Variant
 
 SECONDS = 90.0
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,9 @@ class Sketch:
         self.inputs[name] = t
         dims = tuple(sym(d) if isinstance(d, str) else d for d in shape)
         value = self.builder.input(name, TensorType(from_name(dtype), dims))
-        return self._leaf(name, value, t.data(self.env), made)
+        # steps are chosen by the finite values: a sample with NaN in it would refuse every step
+        tame = replace(t, fill=Fill()) if t.fill.kind == "special" else t
+        return self._leaf(name, value, tame.data(self.env), made)
 
     def constant(
         self, dtype: str, shape: Sequence[int], fill: Fill | None = None, values: Any = None
@@ -218,7 +220,8 @@ class Sketch:
 
     def snapshot(self) -> tuple[Any, ...]:
         """What `restore` takes."""
-        return (*self._mark(), len(self.steps), len(self.made), len(self.inputs))
+        counts = len(self.steps), len(self.made), len(self.inputs)
+        return (*self._mark(), *counts, self.last_weight)
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Forget everything since `state`, but not the draws of chance."""
@@ -228,6 +231,7 @@ class Sketch:
         for name in list(self.inputs)[state[4] :]:
             del self.inputs[name]
         self.builder.inputs = [v for v in self.builder.inputs if v.name in self.inputs]
+        self.last_weight = state[5]  # not one whose input is forgotten
 
     def finish(self, outputs: Sequence[Ref]) -> Case:
         """The case of these outputs."""

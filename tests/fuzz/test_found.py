@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.case import Case, Fill, Step, Tensor
-from tests.fuzz.checks import Variant, check
+from tests.fuzz.checks import check
+from tests.fuzz.ways import Variant
 
 LEVELS = tuple(Variant(level) for level in range(4))
 
@@ -105,6 +106,16 @@ def test_a_sample_outside_of_the_image_is_zero_beside_an_infinite_pixel(mode: st
     grid = Tensor("float32", (2, 6, 6, 2), Fill("uniform", -1.6, 1.6), 2)
     steps = (Step("GridSample", ("x", "g"), ("y",), {"mode": mode, "padding_mode": "zeros"}),)
     right(Case(steps, {"x": image, "g": grid}, ("y",)))
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("scale", [0.5, 1.5, 2.0])
+def test_an_infinite_pixel_is_seen_by_the_taps_that_read_it_alone(mode: str, scale: float) -> None:
+    """The numpy reference added every other pixel times 0, which is NaN where it is infinite."""
+    image = Tensor("float32", (1, 2, 6, 5), Fill("special"), 1)
+    constants = {"s": Tensor("float32", (4,), values=(1, 1, scale, scale))}
+    steps = (Step("Resize", ("x", "", "s"), ("y",), {"mode": mode}),)
+    right(Case(steps, {"x": image}, ("y",), constants))
 
 
 # ------------------------------------------------------------------ nothing, and symbolic sizes

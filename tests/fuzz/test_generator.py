@@ -18,13 +18,14 @@ from braze.runtime import context
 from tests.fuzz.bounds import Expected, expected
 from tests.fuzz.case import Case, Fill, Step, Tensor, source
 from tests.fuzz.catalog import ANCHORS, FAMILIES, GENERATED, NOT_GENERATED
-from tests.fuzz.checks import Outcome, Variant, check
+from tests.fuzz.checks import Outcome, check
 from tests.fuzz.coverage import Coverage, record
 from tests.fuzz.epilogues import FORMS
 from tests.fuzz.extremes import EXTREMES
-from tests.fuzz.forcing import guarded_outputs
+from tests.fuzz.forcing import guarded_outputs, other_targets
 from tests.fuzz.graphs import make, pair_circuit
 from tests.fuzz.shrink import as_test, smallest
+from tests.fuzz.ways import Variant, variants
 
 
 def test_every_entry_of_the_catalog_is_generated_or_listed() -> None:
@@ -38,6 +39,42 @@ def test_every_entry_of_the_catalog_is_generated_or_listed() -> None:
 def test_a_number_is_always_the_same_case() -> None:
     for number in (0, 3, 11, 30):
         assert make(number).case == make(number).case
+
+
+@pytest.mark.parametrize("first", [2001419, 2002578, 0])
+def test_a_case_has_outputs_and_reads_what_it_has(first: int) -> None:
+    """Two cases had none, or read an input that was taken back with the anchor it was made for."""
+    for number in range(first, first + 40):
+        case = make(number).case
+        known = {*case.inputs, *case.constants}
+        for step in case.steps:
+            assert set(step.inputs) - {""} <= known
+            known |= set(step.outputs)
+        assert case.outputs
+        assert set(case.outputs) <= known
+
+
+def test_cases_with_infinities_have_steps_like_others() -> None:
+    """Their samples were not finite, so every step was refused."""
+    special = [make(n).case for n in range(5, 700, 23) if n % 8 != 7]
+    fed = [a for c in special for a in c.feed(c.env(1)).values() if a.dtype.kind == "f"]
+    assert sum(not np.isfinite(a).all() for a in fed) > len(fed) / 2
+    assert sum(len(c.steps) for c in special) > 8 * len(special)
+
+
+def test_one_way_a_case_takes_every_way_in_time() -> None:
+    case = small_case(Step("Relu", ("x",), ("y",)))
+    ways = [variants(case, n, 1) for n in range(2000)]
+    assert ways == [variants(case, n, 1) for n in range(2000)]
+    assert {len(w) for w in ways} == {1}
+    levels = Counter((w.level, w.target.split(":")[0], w.turn is not None) for (w,) in ways)
+    assert {(0, "cpu", False), (1, "cpu", False), (2, "cpu", False), (3, "cpu", False),
+            (5, "cpu", True), (4, "cpu", False), (5, "cpu", False),
+            *((k, "reference", False) for k in range(3))} == set(levels)  # fmt: skip
+    assert {w.target for (w,) in ways} == {"cpu", *other_targets()}
+    assert levels[5, "cpu", True] > 400
+    dynamic = replace(case, sizes={"n": (1, 2, 3)})
+    assert any(w.fixed for n in range(100) for w in variants(dynamic, n, 1))
 
 
 def test_every_pair_of_families_comes_once_in_the_circuit() -> None:
@@ -108,6 +145,39 @@ def test_a_bound_is_as_tight_as_the_arithmetic() -> None:
     ratio = float(loose.bound().mean() / tight.bound().mean())
     assert 100 < ratio < 10_000
     assert expectation(small_case(Step("Shape", ("x",), ("y",)))).bound().max() == 0
+
+
+def test_a_scan_is_known_less_well_than_a_sum() -> None:
+    """It is one chain of additions; a sum runs in blocks, whatever its length."""
+    x = {"x": Tensor("float32", (1, 6000), Fill("uniform", 0, 1))}
+    axes = Tensor("int64", (1,), values=(1,))
+    total, scan = (
+        expectation(replace(small_case(Step(op, ("x", "a"), ("y",)), a=axes), inputs=x))
+        for op in ("ReduceSum", "CumSum")
+    )
+    ratio = scan.spread[0, -1] / total.spread.max()
+    assert 1.5 < ratio < 20  # 4.6, as far as a few runs tell
+
+
+def test_what_is_flushed_inside_an_op_is_scaled_by_it() -> None:
+    """x tanh(softplus(x)) at -90: the second factor is flushed to zero, and 90 times that is lost;
+    a product of float16 is rounded to a multiple of the smallest number and no further off."""
+    x = {"x": Tensor("float32", (2,), values=(-88.5, -88.0))}
+    want = expectation(replace(small_case(Step("Mish", ("x",), ("y",))), inputs=x))
+    assert want.error(np.zeros(2, np.float32))[0] < 1
+    assert want.error(np.full(2, -3e-35, np.float32))[0] > 1
+    half = {"x": Tensor("float16", (2,), values=(1e-3, 1e-3))}
+    steps = (Step("Mul", ("x", "x"), ("y",)),)
+    assert expectation(Case(steps, half, ("y",))).error(np.zeros(2, np.float16))[0] > 0.5
+
+
+def test_a_determinant_that_cancels_is_known_to_its_terms() -> None:
+    """Rows that are multiples: no small change of them gives what the roundings inside give."""
+    rows = (1.1, 2.3, 3.7, 2.2, 4.6, 7.4, 3.3, 6.9, 11.1)
+    x = {"x": Tensor("float32", (3, 3), values=rows)}
+    want = expectation(replace(small_case(Step("Det", ("x",), ("y",))), inputs=x))
+    assert want.error(np.float32(3e-6))[0] < 1
+    assert want.error(np.float32(3e-3))[0] > 1
 
 
 def test_one_wrong_element_among_many_is_seen() -> None:

@@ -11,15 +11,16 @@ import sys
 import time
 import traceback
 
-from tests.fuzz.checks import Outcome, Variant, check
+from tests.fuzz.checks import Outcome, check
 from tests.fuzz.coverage import record
 from tests.fuzz.graphs import Made, make
 from tests.fuzz.shrink import as_test, shrink
+from tests.fuzz.ways import Variant
 
 
-def main(first: int, stop: int, shrinks: int, way: Variant | None) -> None:
-    """Check numbers first .. stop - 1, in one way or those of each number; make up to `shrinks`
-    failures small."""
+def main(first: int, stop: int, shrinks: int, count: int, way: Variant | None) -> None:
+    """Check numbers first .. stop - 1, in one way or in `count` ways of each number; make up to
+    `shrinks` failures small."""
     ways = None if way is None else (way,)
     for number in range(first, stop):
         print(json.dumps({"begin": number}), flush=True)
@@ -30,7 +31,7 @@ def main(first: int, stop: int, shrinks: int, way: Variant | None) -> None:
             line = record(number, _nothing(), _broken(traceback.format_exc()), 0.0)
             print(json.dumps(line), flush=True)
             continue
-        outcome = check(made.case, number, ways)
+        outcome = check(made.case, number, ways, count)
         line = record(number, made, outcome, time.monotonic() - start)
         if outcome.status == "wrong" and shrinks:
             shrinks -= 1
@@ -50,6 +51,6 @@ def _broken(text: str) -> Outcome:
 
 
 if __name__ == "__main__":
-    first, stop, shrinks = map(int, sys.argv[1:4])
-    given = sys.argv[4:]
-    main(first, stop, shrinks, Variant(int(given[0]), given[1]) if given else None)
+    first, stop, shrinks, count = map(int, sys.argv[1:5])
+    given = sys.argv[5:]
+    main(first, stop, shrinks, count, Variant(int(given[0]), given[1]) if given else None)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.checks import Variant, check
+from tests.fuzz.checks import check
 from tests.fuzz.graphs import make
+from tests.fuzz.ways import Variant
 
 
 @pytest.mark.parametrize("number", range(24))

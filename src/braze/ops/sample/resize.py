@@ -76,7 +76,7 @@ class Resize(Op):
             if self.mode == "nearest":
                 y = y.take(m.nearest_positions(self.nearest), axis=i)
             else:
-                y = np.moveaxis(np.tensordot(self._matrix(m, y.dtype), y, (1, i)), 0, i)
+                y = self._blended(y, i, m)
         y = narrow(y, x)
         if self.coordinate == "tf_crop_and_resize":
             for i, m in enumerate(maps):
@@ -87,23 +87,31 @@ class Resize(Op):
                     np.moveaxis(y, i, 0)[outside] = self.extrapolation
         return (y,)
 
-    def _matrix(self, m: AxisMap, dtype: np.dtype[np.generic]) -> Array:
-        """[size, n]: the weight of every input element in every output element of one axis."""
-        c = m.positions()
-        n = dims.number(m.n)
-        out = np.zeros((len(c), n))
+    def _blended(self, x: Array, at: int, m: AxisMap) -> Array:
+        """`x` resampled along axis `at`: the weighted sum of the taps of every position.
+
+        Only taps are read, and all of them: a pixel elsewhere is no addend of weight 0, which would
+        be NaN where the pixel is infinite.
+        """
+        c, n = m.positions(), dims.number(m.n)
         stretch = self._stretch(m)
         first, count = self._taps(stretch)
+        if self.mode == "linear" and stretch == 1.0:
+            c = np.clip(c, 0, n - 1)
         base = np.floor(c)
+        y = np.zeros((*x.shape[:at], len(c), *x.shape[at + 1 :]), x.dtype)
+        total = np.zeros(len(c))
+        along = (-1, *(1,) * (x.ndim - at - 1))
         for t in range(first, first + count):
             weight = self._filter_numpy((base + t - c) * stretch)
             place = (base + t).astype(np.int64)
             if self.exclude_outside:
                 weight = np.where((place >= 0) & (place < n), weight, 0)
-            np.add.at(out, (np.arange(len(c)), np.clip(place, 0, n - 1)), weight)
-        if self._normalized:
-            out /= out.sum(axis=1, keepdims=True)
-        return np.asarray(out, dtype)
+            total += weight
+            pixels = x.take(np.clip(place, 0, n - 1), axis=at)
+            with np.errstate(all="ignore"):
+                y += pixels * weight.reshape(along).astype(x.dtype)
+        return np.asarray(y / total.reshape(along).astype(x.dtype)) if self._normalized else y
 
     def _filter_numpy(self, d: Array) -> Array:
         d, a = np.abs(d), self.cubic_a
