@@ -75,9 +75,9 @@ class Team:
         assert process.stdout is not None
         current, reason = first, ""
         try:
-            while not self.ended.is_set() and time.monotonic() < self.deadline:
-                if not select.select([process.stdout], [], [], SILENCE)[0]:
-                    reason = f"no answer within {SILENCE:.0f} s"
+            while not self.ended.is_set() and (left := self.deadline - time.monotonic()) > 0:
+                if not select.select([process.stdout], [], [], min(SILENCE, left))[0]:
+                    reason = f"no answer within {SILENCE:.0f} s" if left > SILENCE else ""
                     break
                 line = process.stdout.readline()
                 if not line:
@@ -113,18 +113,30 @@ def run(args: argparse.Namespace) -> Coverage:
             if result is None:
                 running -= 1
                 continue
+            if "test" in result:
+                coverage.tests[result["number"]] = result["test"]
+                print(result["test"], flush=True)
+                continue
             coverage.add(result)
             if result["status"] == "wrong":
-                print(headline(result), result.get("test", ""), sep="\n", flush=True)
+                print(headline(result), flush=True)
             if time.monotonic() - said > 30:
                 said = time.monotonic()
                 print(f"{coverage.graphs} graphs in {said - start:.0f} s: "
                       f"{dict(coverage.status)}", flush=True)  # fmt: skip
+                write(coverage, args.report)
     except KeyboardInterrupt:
         pass
     finally:
         team.ended.set()
     return coverage
+
+
+def write(coverage: Coverage, path: str) -> None:
+    """The report so far, so that a run that is ended leaves one; nothing without a path."""
+    if path:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(coverage.report() + "\n")
 
 
 def one(number: int, count: int) -> int:
@@ -157,11 +169,8 @@ def main() -> int:
     if args.only is not None:
         return one(args.only, args.ways)
     coverage = run(args)
-    text = coverage.report()
-    print(text)
-    if args.report:
-        with open(args.report, "w", encoding="utf-8") as f:
-            f.write(text + "\n")
+    print(coverage.report())
+    write(coverage, args.report)
     return int(bool(coverage.wrong))
 
 

@@ -58,6 +58,7 @@ class Coverage:
     slots: int = 0
     worst: float = 0.0
     wrong: list[Mapping[str, Any]] = field(default_factory=list)
+    tests: dict[int, str] = field(default_factory=dict)  # of wrong cases made small
 
     def add(self, r: Mapping[str, Any]) -> None:
         """Count one record."""
@@ -99,7 +100,7 @@ class Coverage:
             f"{self.compared}, of which unsure (ties, overflow): "
             f"{100 * self.unsure / max(self.compared, 1):.2f} %; outputs whose rows were compared "
             f"bit by bit: {self.slots}; largest error of a right case: {self.worst:.2f} of its "
-            f"bound; {per_second:.1f} graphs a second of one worker",
+            f"bound; {per_second:.1f} graphs a second of processor time",
             "kinds: " + _counts(self.kinds),
             "last way built: " + _counts(self.ways),
         ]
@@ -138,8 +139,7 @@ class Coverage:
         lines = []
         for r in self.wrong:
             lines.append("\n" + headline(r))
-            if r.get("test"):
-                lines.append(r["test"])
+            lines += [self.tests[r["number"]]] if r["number"] in self.tests else []
         return lines
 
 

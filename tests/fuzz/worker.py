@@ -24,7 +24,7 @@ def main(first: int, stop: int, shrinks: int, count: int, way: Variant | None) -
     ways = None if way is None else (way,)
     for number in range(first, stop):
         print(json.dumps({"begin": number}), flush=True)
-        start = time.monotonic()
+        start = time.process_time()
         try:
             made = make(number)
         except Exception:  # the generator imports each step, so this may be a fault of braze too
@@ -32,12 +32,13 @@ def main(first: int, stop: int, shrinks: int, count: int, way: Variant | None) -
             print(json.dumps(line), flush=True)
             continue
         outcome = check(made.case, number, ways, count)
-        line = record(number, made, outcome, time.monotonic() - start)
+        line = record(number, made, outcome, time.process_time() - start)
+        print(json.dumps(line), flush=True)  # before it is made small: time may be up before that
         if outcome.status == "wrong" and shrinks:
             shrinks -= 1
             small = shrink(made.case, outcome, number)
-            line["test"] = as_test(small, number, outcome)
-        print(json.dumps(line), flush=True)
+            test = as_test(small, number, outcome)
+            print(json.dumps({"number": number, "test": test}), flush=True)
 
 
 def _nothing() -> Made:
