@@ -116,6 +116,16 @@ class Driver:
             size = ctypes.c_size_t(array.nbytes)
             self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), source, size)
 
+    def copy(self, to: int, source: int, count: int) -> None:
+        """Copy `count` bytes within device memory."""
+        size = ctypes.c_size_t(count)
+        self.call("cuMemcpyDtoD_v2", ctypes.c_uint64(to), ctypes.c_uint64(source), size)
+
+    def clear(self, address: int, count: int) -> None:
+        """Set `count` bytes of device memory to zero."""
+        size = ctypes.c_size_t(count)
+        self.call("cuMemsetD8_v2", ctypes.c_uint64(address), ctypes.c_ubyte(0), size)
+
     def read(self, address: int, array: Array) -> None:
         """Fill `array` from device memory."""
         if array.nbytes:

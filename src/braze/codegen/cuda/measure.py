@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,22 +17,39 @@ from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, GridLaunch, Kernel
 
 LAUNCHES, REPEATS = 20, 5
+COLD_BYTES = 64 << 20  # more than any card's cache holds beside activations
+PATTERN = 1 << 20  # elements of a sample that is repeated
+STATUS_BYTES = 16
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 class CudaWorkload:
-    """Device buffers for one kernel at given sizes, shared by all tactics that are tried on it."""
+    """Device buffers for one kernel at given sizes, shared by all tactics that are tried on it.
+
+    In a network, weights come from memory and activations from the cache, where the kernel before
+    has left them. So each launch of a timing reads another copy of the constants, as many as do
+    not fit into the cache together, and the activations of all are the same.
+    """
 
     def __init__(self, kernel: Kernel, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
         self._driver = Driver()
         outputs = kernel.outputs if isinstance(kernel, LoopKernel) else (kernel.output,)
-        self._arrays = [self._sample(s, i) for i, s in enumerate(kernel.inputs)]
-        self._addresses = [self._driver.upload(a) for a in self._arrays]
-        self._addresses += [self._driver.allocate(self._bytes(s)) for s in outputs]
-        self._status = self._driver.upload(np.zeros(4, np.int32))
-        self._packed: dict[tuple[int, Any], int] = {}
+        constant = frozenset() if isinstance(kernel, LoopKernel) else kernel.constant
+        self._held: list[int] = []  # addresses to free
         self._scratch = (0, 0)  # address and bytes
+        self._constants = {slot: self._sample(kernel.inputs[slot]) for slot in constant}
+        weights = sum(array.nbytes for array in self._constants.values())
+        self._copies = max(1, min(LAUNCHES, -(-COLD_BYTES // max(1, weights))))
+        # of each slot the addresses that launches take in turns
+        self._slots = [
+            self._uploaded(self._constants[slot]) if slot in constant else [self._filled(spec)]
+            for slot, spec in enumerate(kernel.inputs)
+        ]
+        self._slots += [[self._allocate(self._bytes(s))] for s in outputs]
+        self._status = self._allocate(STATUS_BYTES)
+        self._driver.clear(self._status, STATUS_BYTES)
+        self._packed: dict[tuple[int, Any], list[int]] = {}
         self._counters: dict[int, int] = {}  # address by number
 
     def _value(self, d: Dim) -> int:
@@ -40,29 +58,57 @@ class CudaWorkload:
     def _bytes(self, spec: TensorSpec) -> int:
         return self._value(product(spec.shape)) * spec.dtype.itemsize
 
-    def _sample(self, spec: TensorSpec, seed: int) -> np.ndarray[Any, Any]:
+    def _allocate(self, count: int) -> int:
+        self._held.append(self._driver.allocate(count))
+        return self._held[-1]
+
+    def _sample(self, spec: TensorSpec, most: int | None = None) -> np.ndarray[Any, Any]:
         """Small random floats (a card clocks differently on zeros); zeros for integers, which may
-        be indexes."""
+        be indexes. most: of so many elements, flat."""
         shape = tuple(self._value(d) for d in spec.shape)
+        if most is not None:
+            shape = (min(most, math.prod(shape)),)
         if spec.dtype is BOOL or not spec.dtype.is_float:
             return np.zeros(shape, spec.dtype.numpy)
-        values = np.random.default_rng(seed).uniform(-1, 1, shape)
+        values = np.random.default_rng(0).random(shape, np.float32) * 2 - 1
         return values.astype(spec.dtype.numpy)
+
+    def _uploaded(self, array: np.ndarray[Any, Any]) -> list[int]:
+        """As many copies of a constant as launches take in turns."""
+        first = self._allocate(array.nbytes)
+        self._driver.write(first, array)
+        others = [self._allocate(array.nbytes) for _ in range(self._copies - 1)]
+        for address in others:
+            self._driver.copy(address, first, array.nbytes)
+        return [first, *others]
+
+    def _filled(self, spec: TensorSpec) -> int:
+        """A tensor of sample values, the same ones again and again."""
+        size, address = self._bytes(spec), self._allocate(self._bytes(spec))
+        part = self._sample(spec, PATTERN)
+        self._driver.write(address, part)
+        done = part.nbytes
+        while done < size:
+            step = min(done, size - done)
+            self._driver.copy(address + done, address, step)
+            done += step
+        return address
 
     def seconds(self, compiled: CompiledKernel, give_up_above: float) -> float:
         """Median time of one launch of everything the kernel consists of."""
-        addresses = list(self._addresses)
+        slots = list(self._slots)
         for slot, packing in compiled.packings:
             if (slot, packing) not in self._packed:
-                packed = np.ascontiguousarray(pack_constant(self._arrays[slot], packing))
-                self._packed[slot, packing] = self._driver.upload(packed)
-            addresses[slot] = self._packed[slot, packing]
+                packed = np.ascontiguousarray(pack_constant(self._constants[slot], packing))
+                self._packed[slot, packing] = self._uploaded(packed)
+            slots[slot] = self._packed[slot, packing]
         stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
         d = self._driver
         d.call("cuStreamCreate", ctypes.byref(stream), 1)
         pieces, early = self._pieces(compiled), False
         d.call("cuStreamBeginCapture_v2", stream, RELAXED)
-        for _ in range(LAUNCHES):
+        for turn in range(LAUNCHES):
+            addresses = [taken[turn % len(taken)] for taken in slots]
             for function, launch, sizes in pieces:
                 if grid := self._value(launch.grid):
                     pointers = [*addresses, *self._room(launch)]
@@ -84,8 +130,9 @@ class CudaWorkload:
             room.insert(0, self._scratch[0])
         if launch.counters:
             if launch.counters not in self._counters:
-                zeros = np.zeros(launch.counters, np.int32)
-                self._counters[launch.counters] = self._driver.upload(zeros)
+                address = self._allocate(4 * launch.counters)
+                self._driver.clear(address, 4 * launch.counters)
+                self._counters[launch.counters] = address
             room.append(self._counters[launch.counters])
         return room
 
@@ -132,6 +179,5 @@ class CudaWorkload:
         driver = getattr(self, "_driver", None)
         if driver is None:
             return
-        held = (*self._packed.values(), *self._counters.values(), self._scratch[0], self._status)
-        for address in (*self._addresses, *held):
+        for address in (*self._held, self._scratch[0]):
             driver.free(address)

@@ -1,0 +1,120 @@
+"""What a timing launches, recorded by a driver that has no card."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from braze.codegen.cuda import measure
+from braze.codegen.cuda.driver import Function
+from braze.core.dtypes import F16, F32, DType
+from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
+from braze.expr.scalar import axis, hole, load
+from braze.fusion.kernel import AnchorKernel, Code, CompiledKernel, GridLaunch, Packing
+from braze.ops.lowering import ConvSpec
+
+START = 1 << 20
+
+
+@dataclass
+class Recorder:
+    """Addresses by counting, memory by address as the bytes written, launches as their pointers."""
+
+    memory: dict[int, int] = field(default_factory=dict)
+    launches: list[list[int]] = field(default_factory=list)
+    filled: dict[int, int] = field(default_factory=dict)
+    next: int = START
+
+    def call(self, name: str, *arguments: Any) -> None:
+        if name == "cuEventElapsedTime":
+            arguments[0]._obj.value = 2.0
+
+    def allocate(self, count: int) -> int:
+        address, self.next = self.next, self.next + count + 256
+        self.memory[address] = count
+        return address
+
+    def free(self, address: int) -> None:
+        self.memory.pop(address, None)
+
+    def write(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        self._fill(address, array.nbytes)
+
+    def copy(self, to: int, source: int, count: int) -> None:
+        self._fill(to, count)
+
+    def clear(self, address: int, count: int) -> None:
+        self._fill(address, count)
+
+    def _fill(self, address: int, count: int) -> None:
+        base = max(a for a in self.memory if a <= address)
+        assert address + count <= base + self.memory[base], "outside of the allocation"
+        self.filled[base] = self.filled.get(base, 0) + count
+
+    def function(self, code: bytes, entry: str, threads: int, shared: int) -> Function:
+        return Function(ctypes.c_void_p(), threads, shared)
+
+    def launch(self, function: Function, grid: int, addresses: Sequence[int], *_: Any) -> None:
+        self.launches.append(list(addresses))
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    found = Recorder()
+    monkeypatch.setattr(measure, "Driver", lambda: found)
+    return found
+
+
+def convolution(channels: int, dtype: DType = F16) -> AnchorKernel:
+    spec = ConvSpec(
+        batch=1, in_spatial=(8, 8), out_spatial=(8, 8), in_channels=channels,
+        out_channels=channels, groups=1, kernel=(3, 3), strides=(1, 1), dilations=(1, 1),
+        pads=(1, 1, 1, 1), acc=F32,
+    )  # fmt: skip
+    x = TensorSpec(dtype, (1, 8, 8, channels))
+    w = TensorSpec(dtype, (channels, channels, 3, 3))
+    return AnchorKernel(spec, (x, w), x, hole(0, dtype), frozenset({1}))
+
+
+def code(*packings: tuple[int, Packing]) -> CompiledKernel:
+    return CompiledKernel(Code("cubin", "k", "sm_90", b""), (), GridLaunch(4, 128, 0), packings)
+
+
+TAPS = (1, Packing("taps", F16, (("groups", 1),)))
+
+
+def test_constants_are_cold_and_activations_warm(recorder: Recorder) -> None:
+    kernel = convolution(512)  # 4.5 MiB of weights: 15 copies are 64 MiB
+    seconds = measure.CudaWorkload(kernel, {}).seconds(code(TAPS), float("inf"))
+    assert seconds == pytest.approx(2e-3 / measure.LAUNCHES)
+    assert len(recorder.launches) == measure.LAUNCHES
+    inputs, weights, outputs = (
+        {pointers[slot] for pointers in recorder.launches} for slot in range(3)
+    )
+    assert (len(inputs), len(weights), len(outputs)) == (1, 15, 1)
+
+
+@pytest.mark.parametrize(("channels", "copies"), [(16, measure.LAUNCHES), (2048, 1)])
+def test_no_more_copies_than_launches_or_than_are_cold(
+    recorder: Recorder, channels: int, copies: int
+) -> None:
+    measure.CudaWorkload(convolution(channels), {}).seconds(code(), float("inf"))
+    assert len({pointers[1] for pointers in recorder.launches}) == copies
+
+
+def test_tensors_are_filled_whole_and_freed(recorder: Recorder) -> None:
+    spec = TensorSpec(F32, (3, measure.PATTERN + 5))  # more than the pattern, and no multiple
+    nest = LoopNest(
+        spec.shape, (), (), (Store(0, (axis(0), axis(1)), load(0, (axis(0), axis(1)), F32)),)
+    )
+    work = measure.CudaWorkload(LoopKernel((spec,), (spec,), (nest,)), {})
+    work.seconds(code(), float("inf"))
+    source = recorder.launches[0][0]
+    assert recorder.filled[source] == recorder.memory[source] == 12 * (measure.PATTERN + 5)
+    del work
+    assert not recorder.memory
