@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from braze.codegen.cpu.anchors import anchor_tactics
+from braze.codegen.cpu.backend import CpuBackend
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import F32, F64, I32
+from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, check, host_isas, matmul, variants
 
@@ -104,3 +106,32 @@ def test_levels_limit_tactics() -> None:
     counts = [len(anchor_tactics(kernel, CpuTarget("avx512", 2), effort)) for effort in EFFORTS]
     assert counts[0] == 1 and counts == sorted(counts) and counts[3] >= 2
     assert kernel.inputs[0].dtype is F32
+
+
+@pytest.mark.parametrize(
+    ("kernel", "pays"),
+    [
+        (matmul((), 128, 96, 768), True),
+        (matmul((), 128, 96, 3072), True),  # rows copied block by block
+        (matmul((), 128, 96, 768, constant=False), False),  # made by a kernel before: in cache
+        (matmul((), M, 96, 768), False),
+        (matmul((), 1, 96, 768), False),  # one tile would have to fetch a panel a panel
+        (matmul((), 4000, 96, 768), False),  # hundreds of tiles wait for a panel once
+    ],
+)
+def test_tiles_fetch_the_next_panel(kernel: AnchorKernel, pays: bool) -> None:
+    backend = CpuBackend(CpuTarget("avx512", threads=2))
+    for tactic in backend.tactics(kernel, EFFORTS[3]):
+        assert ("llvm.prefetch" in backend.listing(kernel, tactic, "ir")) is pays, tactic
+
+
+def test_copied_rows_fill_half_of_the_second_level() -> None:
+    """Each block of them reads all of B: small blocks read it from memory again and again."""
+    target, k = CpuTarget("avx512", threads=2), 3072  # a stride at which rows share cache sets
+    tactics = anchor_tactics(matmul((), 197, 768, k), target, EFFORTS[3])
+    copied = [t for t in tactics if t["a"] == "copy"]
+    assert copied
+    for t in copied:
+        used = int(t["block"]) * int(t["rows"]) * k * 4
+        assert t["order"] == "rows"
+        assert target.l2_bytes / 4 < used <= target.l2_bytes / 2, t

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.product.ahead import Ahead, ahead
 from braze.codegen.cpu.product.panels import Panel, Panels
 from braze.codegen.cpu.product.register_tile import Tile, TileShape, accumulate, zero_tile
 from braze.codegen.cpu.product.rows import Rows
@@ -51,6 +53,7 @@ class TileLoops:
     panels: Panels
     sink: TileSink
     bind: Callable[[ir.Value], None]
+    _next: Ahead | None = None
 
     def run(self, batches: Dim) -> None:
         """Emit the whole product for this worker."""
@@ -128,6 +131,7 @@ class TileLoops:
     ) -> None:
         """Rows start .. end-1 times one panel of `width` columns that starts at column `at`."""
         fn, b, rows = self.fn, self.fn.builder, self.shape.rows
+        self._next = self._following(start, panel)
         full = not (isinstance(self.m, int) and self.m < rows)
         partial = self.m % rows != 0
         if not self.sink.light or not isinstance(width, int):
@@ -156,6 +160,30 @@ class TileLoops:
                 else:
                     self._keep_partial(whole, left, width, panel)
                     self.sink.drain(whole, left, at, width)
+
+    def _following(self, start: ir.Value, panel: Panel) -> Ahead | None:
+        """What is fetched while the tiles of a panel are computed, if panels are constants."""
+        if not self.panels.constant:
+            return None
+        rows, skip = self.m, self.blocking.group_panels
+        if self.blocking.order == "rows":
+            block = self.blocking.block_tiles * self.shape.rows
+            rows, skip = min(rows, block) if isinstance(rows, int) else rows, 1
+        else:
+            start = i64(0)
+        return ahead(self.shape, panel[0], start, rows, self._depth, skip)
+
+    def fetch(self, row: ir.Value, k: ir.Value) -> Callable[[ir.Value], None] | None:
+        """What the tile at `row` does for the caches, per step from step `k` on."""
+        if self._next is None:
+            return None
+        return partial(self._next.fetch, self.fn, self._next.share(self.fn, row, k))
+
+    @property
+    def _depth(self) -> Dim | ir.Value:
+        """Terms of each sum."""
+        rows = self.rows
+        return rows.depth if rows.taps == 1 else rows.depth * rows.taps
 
     def _keep_partial(
         self, row: ir.Value, left: ir.Value, width: int | ir.Value, panel: Panel
@@ -187,11 +215,11 @@ class TileLoops:
         Block by block in ascending order: a block is summed in registers from zero and added to
         the sum of the blocks before it.
         """
-        fn, shape, rows = self.fn, self.shape, self.rows
+        fn, shape = self.fn, self.shape
         vectors = -(-width // shape.lanes) if isinstance(width, int) else shape.vectors
         lines = _Lines(self, row, count, panel, last)
         empty = zero_tile(shape, count, vectors)
-        k, block = rows.depth if rows.taps == 1 else rows.depth * rows.taps, self.k_block
+        k, block = self._depth, self.k_block
         if isinstance(k, int) and k <= block:
             return lines.add(i64(0), i64(k), empty)
         whole = not isinstance(k, ir.Value) and k % block == 0
@@ -248,4 +276,5 @@ class _Lines:
         if not (isinstance(skip, ir.Constant) and skip.constant == 0):
             sources = [fn.at(source, skip, shape.element) for source in sources]
         where = fn.at(pointer, fn.builder.mul(k, fn.dim(stride)), shape.element)
-        return accumulate(fn, shape, sources, where, fn.dim(stride), length, tile)
+        fetch = self.loops.fetch(self.row, k)
+        return accumulate(fn, shape, sources, where, fn.dim(stride), length, tile, fetch)

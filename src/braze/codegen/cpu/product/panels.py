@@ -21,9 +21,14 @@ Panel = tuple[ir.Value, Dim]  # pointer to element (0, 0), elements per step of 
 
 
 class Panels(Protocol):
-    """Columns of B as the tile loops see them. uniform: a partial panel is read like others."""
+    """Columns of B as the tile loops see them.
+
+    uniform: a partial panel is read like others; constant: panels lie one after another in what
+    no run changes, so that most come from memory.
+    """
 
     uniform: ClassVar[bool]
+    constant: ClassVar[bool]
 
     def begin(self, first: ir.Value, stop: ir.Value) -> None:
         """Prepare panels first .. stop-1 (numbers may exceed the last panel)."""
@@ -52,6 +57,7 @@ class PackedPanels:
     """Panels stored one after another from source.base on, [panel][k][columns]."""
 
     uniform: ClassVar[bool] = True
+    constant: ClassVar[bool] = True
     fn: KernelFunction
     shape: TileShape
     source: Source
@@ -75,6 +81,7 @@ class DirectPanels:
     """Columns read in place (unit column stride); a partial last panel is copied to `scratch`."""
 
     uniform: ClassVar[bool] = False
+    constant: ClassVar[bool] = False
     fn: KernelFunction
     shape: TileShape
     source: Source
@@ -109,6 +116,7 @@ class CopiedPanels:
     """Panels copied group by group to `scratch`: [panel - first][k][columns]."""
 
     uniform: ClassVar[bool] = True
+    constant: ClassVar[bool] = False
     fn: KernelFunction
     shape: TileShape
     source: Source

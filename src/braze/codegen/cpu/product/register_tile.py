@@ -9,7 +9,7 @@ over long k are several tiles, added up by the loops around (see blocks.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -113,10 +113,12 @@ def accumulate(
     stride: ir.Value | int,
     depth: ir.Value | int,
     tile: Tile,
+    fetch: Callable[[ir.Value], None] | None = None,
 ) -> Tile:
     """tile[r][v] += sum of rows[r][k] * panel[k * stride + v * lanes ..], k < depth ascending.
 
     rows: pointers with unit steps along k; panel: pointer with `stride` elements per step of k.
+    fetch(k): what else a step does, for the caches alone.
     """
     count, vectors = len(tile), len(tile[0])
     instruction = dot(fn.target, shape.dtype, shape.acc)
@@ -137,5 +139,7 @@ def accumulate(
             for v in range(vectors):
                 at = r * vectors + v
                 sums[at] = instruction.emit(fn, a, columns[v], sums[at])
+        if fetch is not None:
+            fetch(it.index)
         it.next = sums
     return [it.results[r * vectors : (r + 1) * vectors] for r in range(count)]

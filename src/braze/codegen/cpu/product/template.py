@@ -52,12 +52,14 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
     found: dict[Tactic, None] = {}
     tiles = tile_choices(target, dtype, p.m, p.n, p.lhs[0], effort.estimate)
     for tile in tiles[:6]:
-        for order, block, group in orders(target, dtype.itemsize, (p.m, p.n, p.k), tile):
+        cuts = {o: cut for o, *cut in orders(target, dtype.itemsize, (p.m, p.n, p.k), tile)}
+        for order in cuts:
             for a in _lhs_modes(p, lhs, tile.rows):
                 for b in _rhs_modes(p, kernel):
                     # a copy is made once per outer unit: copied operands belong outside
                     chosen = "rows" if a == "copy" and b != "copy" else order
                     chosen = "panels" if b == "copy" else chosen
+                    block, group = cuts[chosen]
                     found[
                         Tactic(
                             TEMPLATE,
