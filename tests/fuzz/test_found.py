@@ -118,6 +118,16 @@ def test_an_infinite_pixel_is_seen_by_the_taps_that_read_it_alone(mode: str, sca
     right(Case(steps, {"x": image}, ("y",), constants))
 
 
+@pytest.mark.parametrize("reach", [0.7, 2.0])
+def test_a_moved_tap_outside_of_the_image_is_zero_beside_an_infinite_pixel(reach: float) -> None:
+    """As in GridSample, the numpy reference multiplied the nearest pixel by 0."""
+    image, offsets = Fill("special"), Fill("uniform", -reach, reach)
+    inputs = {"x": Tensor("float32", (2, 4, 7, 6), image, 1),
+              "o": Tensor("float32", (2, 8, 6, 5), offsets, 2)}  # fmt: skip
+    steps = (Step("DeformConv", ("x", "w", "o"), ("y",)),)
+    right(Case(steps, inputs, ("y",), {"w": drawn(3, 3, 4, 2, 2)}))
+
+
 # ------------------------------------------------------------------ nothing, and symbolic sizes
 
 

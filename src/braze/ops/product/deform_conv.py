@@ -135,7 +135,8 @@ def _bilinear(image: Array, rows: Array, columns: Array) -> Array:
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
         yi = np.clip(y, 0, height - 1).astype(np.int64)
         xi = np.clip(x, 0, width - 1).astype(np.int64)
-        out += image[:, yi, xi] * np.where(inside, weight, 0).astype(image.dtype)
+        # a pixel outside is 0 and no pixel times 0, which is NaN where it is infinite
+        out += np.where(inside, image[:, yi, xi], 0) * weight.astype(image.dtype)
     return out
 
 
