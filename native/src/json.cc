@@ -116,6 +116,15 @@ class JsonParser {
     return true;
   }
 
+  bool is_at(char c) const { return at_ < text_.size() && text_[at_] == c; }
+
+  // Skips digits; returns how many.
+  size_t digits() {
+    const size_t start = at_;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') ++at_;
+    return at_ - start;
+  }
+
   void number() {
     const size_t start = at_;
     const char* const begin = text_.data() + at_;
@@ -123,13 +132,18 @@ class JsonParser {
     int64_t integer = 0;
     const std::from_chars_result result = std::from_chars(begin, end, integer);
     if (result.ec != std::errc()) reject("a number is not an integer of 64 bits");
-    at_ += static_cast<size_t>(result.ptr - begin);
-    bool real = false;
-    static constexpr std::string_view kRealDigits = "0123456789+-.eE";
-    while (at_ < text_.size() && kRealDigits.find(text_[at_]) != std::string_view::npos) {
-      real = true;
+    if (text_[at_] == '-') ++at_;
+    const bool zero = text_[at_] == '0';
+    if (digits() > 1 && zero) reject("a number begins with a zero");
+    const bool fraction = is_at('.');
+    if (fraction && (++at_, !digits())) reject("a fraction has no digits");
+    const bool exponent = is_at('e') || is_at('E');
+    if (exponent) {
       ++at_;
+      if (is_at('+') || is_at('-')) ++at_;
+      if (!digits()) reject("an exponent has no digits");
     }
+    const bool real = fraction || exponent;
     const uint32_t node = open(real ? kJsonReal : kJsonInt);
     document_.nodes_[node].integer = integer;
     document_.nodes_[node].text = text_.substr(start, at_ - start);
