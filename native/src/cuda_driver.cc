@@ -77,6 +77,7 @@ void find_streams(void* lib, CudaDriver& d) {
   find(lib, "cuGraphExecDestroy", d.graph_exec_destroy);
   find(lib, "cuGraphDestroy", d.graph_destroy);
   find(lib, "cuLaunchKernelEx", d.launch);
+  find(lib, "cuTensorMapEncodeTiled", d.tensor_map);
   find(lib, "cuEventCreate", d.event_create);
   find(lib, "cuEventDestroy_v2", d.event_destroy);
   find(lib, "cuEventRecord", d.event_record);

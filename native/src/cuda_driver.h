@@ -76,6 +76,9 @@ struct CudaDriver {
   int (*graph_exec_destroy)(CuHandle);
   int (*graph_destroy)(CuHandle);
   int (*launch)(const CuLaunch*, CuHandle function, void** arguments, void** extra);
+  int (*tensor_map)(void* map, int element, uint32_t rank, void* address, const uint64_t* shape,
+                    const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides,
+                    int interleave, int swizzle, int promotion, int fill);
   int (*event_create)(CuHandle*, unsigned flags);
   int (*event_destroy)(CuHandle);
   int (*event_record)(CuHandle, CuHandle stream);

@@ -36,13 +36,14 @@ const Kernel& CudaSteps::kernel_of(const Launch& launch) const {
   return engine_.plan().kernels[static_cast<size_t>(launch.kernel)];
 }
 
-// Triton's order: pointers, the status word, counters where there are any, sizes, then two scratch
+// Triton's order: tensor maps, pointers, the status word, counters where there are any, sizes, then two scratch
 // pointers that are not used.
 void CudaSteps::collect_arguments(const Place& at, const Launch& launch) {
   void** const pointers = at.table.pointers(at.step);
   int64_t* const params = at.table.params(at.step);
   status_ = address_of(statuses_.data()) + at.step * sizeof(int32_t);
   arguments_.clear();
+  maps_.append(launch, pointers, at.table.shapes(), arguments_);
   for (size_t i = 0; i < launch.buffers.size(); ++i) arguments_.push_back(&pointers[i]);
   arguments_.push_back(&status_);
   if (kernel_of(launch).counters) arguments_.push_back(&first_counter_[at.step]);

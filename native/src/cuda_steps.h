@@ -5,6 +5,7 @@
 
 #include "cuda_device.h"
 #include "cuda_objects.h"
+#include "cuda_tensormap.h"
 #include "launch_table.h"
 
 namespace braze {
@@ -48,6 +49,7 @@ class CudaSteps {
   Arena counters_;                // of all steps, zero between runs
   std::vector<CuAddress> first_counter_;  // of each step
   std::vector<void*> arguments_;          // of the launch that is being made, and some it points to
+  TensorMaps maps_;                       // of that launch
   CuAddress status_ = 0;
   CuAddress unused_ = 0;
 };

@@ -7,9 +7,9 @@
 namespace braze::format {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x42, 0x52, 0x41, 0x5a, 0x45, 0x0d, 0x0a};
-inline constexpr uint32_t kVersion = 3;
-inline constexpr uint32_t kMinReaderVersion = 3;
-inline constexpr uint32_t kOldestVersion = 3;
+inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kMinReaderVersion = 4;
+inline constexpr uint32_t kOldestVersion = 4;
 inline constexpr uint32_t kSectionFlagRequired = 1;
 inline constexpr uint64_t kSectionAlign = 0x40;
 inline constexpr uint64_t kPageAlign = 0x1000;

@@ -29,10 +29,17 @@ struct StepCheck {
   void operator()(const Launch& step) const {
     const Kernel& kernel = plan.kernels[static_cast<size_t>(step.kernel)];
     const Module& module = plan.modules[static_cast<size_t>(kernel.module)];
-    const bool has_grid = !step.grid.empty() || kernel.block || kernel.shared_bytes ||
-                          kernel.counters || kernel.waits;
+    const bool has_grid = !step.grid.empty() || !step.maps.empty() || kernel.block ||
+                          kernel.shared_bytes || kernel.counters || kernel.waits;
     const bool on_cpu = module.kind == format::CodeKind::kElf;
     require(!on_cpu || !has_grid, where, "a kernel of the CPU has a grid");
+    for (const TensorMap& m : step.maps) {
+      const size_t rank = m.shape.size();
+      const bool whole = rank > 0 && m.box.size() == rank && m.strides.size() == rank - 1;
+      require(whole, where, "a tensor map has sizes for another number of axes");
+      const bool known = m.buffer < static_cast<int64_t>(step.buffers.size());
+      require(known, where, cat("it has no buffer ", m.buffer, " to map"));
+    }
   }
 
   void operator()(const LibraryCall&) const {}

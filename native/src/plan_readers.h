@@ -167,6 +167,18 @@ inline BufferRef read_buffer_ref([[maybe_unused]] const Json& j, [[maybe_unused]
   return out;
 }
 
+inline TensorMap read_tensor_map([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
+    [[maybe_unused]] size_t position) {
+  TensorMap out;
+  out.buffer = j.at("buffer").integer_in(0, kMaxInt64);
+  out.dtype = read_dtype(j.at("dtype"));
+  out.shape = read_list<int32_t>(j.at("shape"), 5, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
+  out.strides = read_list<int32_t>(j.at("strides"), 5, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
+  out.box = read_list<int64_t>(j.at("box"), 5, [&](const Json& e, size_t) { return e.integer_in(1, 256); });
+  out.swizzle = j.at("swizzle").integer_in(0, 3);
+  return out;
+}
+
 inline Launch read_launch([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   Launch out;
@@ -179,6 +191,7 @@ inline Launch read_launch([[maybe_unused]] const Json& j, [[maybe_unused]] const
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
   out.tactic = j.at("tactic").text();
   out.grid = read_list<int32_t>(j.at("grid"), 3, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
+  out.maps = read_list<TensorMap>(j.at("maps"), 2147483647, [&](const Json& e, size_t at) { return read_tensor_map(e, counts, at); });
   return out;
 }
 

@@ -91,6 +91,15 @@ struct BufferRef {
   int32_t displacement = {};
 };
 
+struct TensorMap {
+  int64_t buffer = {};
+  int32_t dtype = {};
+  std::vector<int32_t> shape;
+  std::vector<int32_t> strides;
+  std::vector<int64_t> box;
+  int64_t swizzle = {};
+};
+
 struct Launch {
   int32_t kernel = {};
   std::string name;
@@ -101,6 +110,7 @@ struct Launch {
   std::vector<std::string> origins;
   std::string tactic;
   std::vector<int32_t> grid;
+  std::vector<TensorMap> maps;
 };
 
 struct LibraryCall {

@@ -12,7 +12,7 @@ namespace braze::test {
 constexpr int64_t kCudaColumns = 16;
 constexpr int kCudaMaxRows = 64;
 
-// y = checked(x + w): 3 (x + w), and an error for a sum below zero; w = 0, 1, 2, ...
+// y = checked(x + w), x with a tensor map: 3 (x + w), and an error for a sum below zero; w = 0, 1, 2, ...
 inline std::string cuda_engine(const char* capability = "sm_90") {
   constexpr int64_t room = kCudaMaxRows * kCudaColumns * 4;
   PlanBuilder b(capability);
@@ -25,7 +25,8 @@ inline std::string cuda_engine(const char* capability = "sm_90") {
   const int w = b.weight(bytes, 0);
   const int sum = b.arena(bytes, room);
   const int kept = b.arena(bytes, room);
-  b.main({b.launch("add", {{x, -1}, {w, -1}, {sum, -1}}, {count}),
+  b.main({b.launch("add", {{x, -1}, {w, -1}, {sum, -1}}, {count}, false, {},
+                   PlanBuilder::map(0, {n, columns}, {columns}, {8, 16})),
           b.copy({sum, -1}, {kept, -1}, bytes),
           b.launch("checked", {{kept, -1}, {y, -1}}, {count}, false, {1})});
   std::vector<float> weights(room / 4);

@@ -44,7 +44,7 @@ std::string step_json(const Chain& chain, int i) {
              "\",\"buffers\":", refs,
              ",\"params\":[2],\"parallel\":", chain.parallel ? "true" : "false",
              ",\"after\":", i ? row({i - 1}) : "[]", ",\"origins\":[\"node_", i,
-             "\"],\"tactic\":\"plain\",\"grid\":[]}");
+             "\"],\"tactic\":\"plain\",\"grid\":[],\"maps\":[]}");
 }
 
 }  // namespace

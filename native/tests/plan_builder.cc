@@ -73,12 +73,19 @@ void PlanBuilder::debug(const char* name, const char* dtype, std::vector<int> sh
 }
 
 std::string PlanBuilder::launch(const char* entry, std::vector<Ref> buffers,
-                                std::vector<int> params, bool parallel, std::vector<int> after) {
+                                std::vector<int> params, bool parallel, std::vector<int> after,
+                                const std::string& maps) {
   const std::vector<int> grid = capability_ ? std::vector<int>{one_} : std::vector<int>{};
   return cat("{\"kind\":\"launch\",\"kernel\":", kernel(entry), ",\"name\":\"", entry,
              "\",\"buffers\":", refs(buffers), ",\"params\":", list(params),
              ",\"parallel\":", parallel ? "true" : "false", ",\"after\":", list(after),
-             ",\"tactic\":\"\",\"grid\":", list(grid), ",", kRest, "}");
+             ",\"tactic\":\"\",\"grid\":", list(grid), ",\"maps\":[", maps, "],", kRest, "}");
+}
+
+std::string PlanBuilder::map(int buffer, std::vector<int> shape, std::vector<int> strides,
+                             const std::vector<int>& box) {
+  return cat("{\"buffer\":", buffer, ",\"dtype\":\"float32\",\"shape\":", list(shape),
+             ",\"strides\":", list(strides), ",\"box\":", list(box), ",\"swizzle\":0}");
 }
 
 std::string PlanBuilder::library(const char* routine, std::vector<Ref> buffers,

@@ -57,7 +57,11 @@ class PlanBuilder {
   // JSON of steps. Buffers and displacements: {buffer, size or -1}.
   using Ref = std::pair<int, int>;
   std::string launch(const char* kernel, std::vector<Ref> buffers, std::vector<int> params,
-                     bool parallel = false, std::vector<int> after = {});
+                     bool parallel = false, std::vector<int> after = {},
+                     const std::string& maps = "");
+  // A tensor map of float32 for `launch`; shape and strides are sizes.
+  static std::string map(int buffer, std::vector<int> shape, std::vector<int> strides,
+                         const std::vector<int>& box);
   std::string library(const char* routine, std::vector<Ref> buffers, std::vector<int> params,
                       const char* attributes) const;
   std::string copy(Ref source, Ref target, int bytes) const;

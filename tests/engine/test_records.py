@@ -179,3 +179,22 @@ def test_fields_a_reader_does_not_know_are_skipped(case: Any) -> None:
         if isinstance(kind, r.Record) and not is_row(kind.cls):
             more = changed(manifest, (*path, "later"), {"x": [1]})
             assert load_everywhere(with_manifest(data, more)) == SOUND, path
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"box": [64]}, {"strides": []}, {"shape": [], "strides": [], "box": []}, {"buffer": 1}],
+)
+def test_both_readers_refuse_maps_of_other_tensors(case: Any, wrong: dict[str, Any]) -> None:
+    """A tensor map has as many sizes as axes, and is of a buffer of its launch."""
+    data, manifest, found = case
+    paths = [p for p, kind, name in found if name == "Launch.maps" and isinstance(kind, r.Many)]
+    ((path, right),) = ((p, m) for p in paths for m in _at(manifest, p))
+    both = load_everywhere(with_manifest(data, changed(manifest, path, [{**right, **wrong}])))
+    assert both == [EngineFormatError] * 2
+
+
+def _at(manifest: Any, path: Path_) -> Any:
+    for key in path:
+        manifest = manifest[key]
+    return manifest

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from braze.codegen.cuda.driver import Driver, find_card
+from braze.codegen.cuda.driver import Driver, find_card, placed
 from braze.codegen.cuda.triton.cubin import compile_cubin
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.dims import evaluate
@@ -53,7 +53,8 @@ def run(
         if programs:
             function = gpu.function(cubin.code, cubin.entry, cubin.threads, cubin.shared)
             sizes = [evaluate(p, env) for p in source.params]
-            gpu.launch(function, programs, addresses, sizes)
+            maps = [placed(m, env) for m in source.maps]
+            gpu.launch(function, programs, addresses, sizes, maps=maps)
     gpu.synchronize()
     for array, address in zip(made, tensors[len(inputs) :], strict=True):
         gpu.read(address, array)

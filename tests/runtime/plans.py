@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from braze.core.dtypes import F32, I64, DType
+from braze.core.dtypes import F16, F32, I64, DType
 from braze.engine.plan import (
     AssignedSource,
     AxisSource,
@@ -38,6 +38,7 @@ from braze.engine.steps import (
     LibraryCall,
     Loop,
     Sizes,
+    TensorMap,
 )
 from tests.runtime.kernels import add_object, gather_object, reversed_add_object
 
@@ -245,7 +246,10 @@ def every_record_plan() -> Plan:
     at = len(plan.sizes)
     sizes = (*plan.sizes, SizeOp("const", 64), SizeOp("sym", 1), SizeOp("sym", 2))
     ref, late = BufferRef(3, n), BufferRef(6)
-    on_device = Launch(1, "blocks", (ref,), (n,), False, origins=("node",), grid=(n, width))
+    on_device = Launch(
+        1, "blocks", (ref,), (n,), False, origins=("node",), grid=(n, width),
+        maps=(TensorMap(0, F16, (n, width), (width,), (64, 64), 3),),
+    )  # fmt: skip
     call = LibraryCall(
         "braze", "nonzero", "find", (BufferRef(0),), (n,), {"dtype": "float32"}, (0,), ("node",)
     )

@@ -89,6 +89,7 @@ API void stub_drop() {
   s.graphs.clear();
   s.execs.clear();
   s.modules.clear();
+  s.null_stream.queue.clear();
   s.violations.clear();
   s.retained = 0;
 }

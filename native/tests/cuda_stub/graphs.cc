@@ -125,6 +125,7 @@ API int cuLaunchKernelEx(const Config* config, void* function, void** arguments,
   if (call.code) return call.code;
   std::vector<void*> buffers;
   std::vector<int64_t> params;
+  arguments += map_arguments(arguments);
   for (size_t i = 0; i < f.buffers; ++i) buffers.push_back(*static_cast<void**>(arguments[i]));
   auto* const status = *static_cast<int32_t**>(arguments[f.buffers]);
   for (size_t i = 0; i < f.params; ++i) {

@@ -143,6 +143,9 @@ void drain_all();
 // Work for a stream, which may be in capture.
 int put(void* handle, Work work);
 void complain(const std::string& text);
+// How many of a kernel's first arguments are tensor maps with their shapes and strides; complains
+// about those that are not as they were encoded.
+size_t map_arguments(void** arguments);
 
 template <class T>
 int destroy(std::map<T*, std::unique_ptr<T>>& all, void* handle) {

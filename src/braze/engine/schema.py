@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 MAGIC: Final = b"\x89BRAZE\r\n"
-VERSION: Final = 3
-MIN_READER_VERSION: Final = 3
-OLDEST_VERSION: Final = 3  # written by; older files must be built again
+VERSION: Final = 4
+MIN_READER_VERSION: Final = 4
+OLDEST_VERSION: Final = 4  # written by; older files must be built again
 
 SECTION_ALIGN: Final = 64
 PAGE_ALIGN: Final = 4096

@@ -7,9 +7,12 @@ docs/engine-format.md explains how a run walks them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
-from braze.engine.records import Earlier, Index, Many, Union
+from braze.core.dtypes import DType
+from braze.engine.records import Earlier, Index, Many, Number, Union
+
+MAX_MAP_RANK: Final = 5  # of a tensor map
 
 Size: TypeAlias = Annotated[int, Index("sizes")]
 Params: TypeAlias = Annotated[tuple[int, ...], Many(Index("sizes"))]
@@ -26,6 +29,23 @@ class BufferRef:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """How a kernel of a GPU copies one of its tensors in boxes (CUtensorMap).
+
+    buffer: a position in the buffers of the launch; shape and strides: sizes, outermost axis first;
+    strides are in elements, of every axis but the last, whose step is 1; box: elements along each
+    axis; swizzle: how a box is scattered in shared memory (CUtensorMapSwizzle).
+    """
+
+    buffer: Annotated[int, Number(0)]
+    dtype: DType
+    shape: Annotated[tuple[int, ...], Many(Index("sizes"), MAX_MAP_RANK)]
+    strides: Annotated[tuple[int, ...], Many(Index("sizes"), MAX_MAP_RANK)]
+    box: Annotated[tuple[int, ...], Many(Number(1, 256), MAX_MAP_RANK)]
+    swizzle: Annotated[int, Number(0, 3)]
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Launch one kernel.
 
@@ -33,7 +53,8 @@ class Launch:
     size indexes whose int64 values are passed in order. `parallel` steps run on all workers,
     others on one. `after` lists earlier steps of the same list this one must wait for (empty: no
     dependency); the executor may skip a barrier between steps that do not depend on each other.
-    grid: blocks along each axis (size indexes), for kernels of a device that has blocks.
+    grid: blocks along each axis (size indexes), for kernels of a device that has blocks. maps: its
+    first arguments, before the buffers.
     """
 
     TAG: ClassVar[str] = "launch"
@@ -46,6 +67,7 @@ class Launch:
     origins: tuple[str, ...] = ()
     tactic: str = ""
     grid: Annotated[tuple[int, ...], Many(Index("sizes"), 3)] = ()
+    maps: tuple[TensorMap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

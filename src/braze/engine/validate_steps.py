@@ -60,8 +60,13 @@ def _check_launch(plan: Plan, where: str, step: Launch) -> None:
     kernel = plan.kernels[step.kernel]
     on_cpu = plan.modules[kernel.module].kind == "elf"
     device = (kernel.block, kernel.shared_bytes, kernel.counters, kernel.waits)
-    has_grid = bool(step.grid) or any(device)
+    has_grid = bool(step.grid or step.maps) or any(device)
     require(not (on_cpu and has_grid), where, "a kernel of the CPU has a grid")
+    for m in step.maps:
+        rank = len(m.shape)
+        whole = rank > 0 and len(m.box) == rank and len(m.strides) == rank - 1
+        require(whole, where, "a tensor map has sizes for another number of axes")
+        require(m.buffer < len(step.buffers), where, f"it has no buffer {m.buffer} to map")
 
 
 def _check_loop(plan: Plan, where: str, step: Loop) -> None:

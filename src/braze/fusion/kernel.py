@@ -104,12 +104,30 @@ class HostLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor that a kernel copies in boxes of `box` elements; elements outside of it are zero.
+
+    buffer: its place among the buffers of the launch; shape: outermost axis first; strides:
+    elements from step to step of every axis but the last, whose step is 1; swizzle: how a box is
+    scattered in shared memory, as CUDA numbers it (CUtensorMapSwizzle).
+    """
+
+    buffer: int
+    dtype: DType
+    shape: tuple[Dim, ...]
+    strides: tuple[Dim, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True, slots=True)
 class GridLaunch:
     """Run by a device in `grid` blocks of `block` threads that share `shared_bytes` each.
 
     scratch_bytes: bytes of workspace of the launch (0: none), in one extra buffer behind the
     outputs. counters: 32-bit words that the step has for itself, zero before and after each run;
-    waits: the code itself waits for the launches before it, and may be started while those run.
+    waits: the code itself waits for the launches before it, and may be started while those run;
+    maps: tensor maps, which are its first arguments.
     """
 
     grid: Dim
@@ -118,6 +136,7 @@ class GridLaunch:
     scratch_bytes: Dim = 0
     counters: int = 0
     waits: bool = False
+    maps: tuple[TensorMap, ...] = ()
 
     def workspace(self, threads: int) -> Dim:
         """Bytes of the extra buffer."""

@@ -28,8 +28,9 @@ from braze.engine.plan import (
 )
 from braze.engine.steps import BufferRef
 from braze.engine.steps import Launch as LaunchStep
+from braze.engine.steps import TensorMap as MapRecord
 from braze.fusion.in_place import in_place_slots
-from braze.fusion.kernel import Code, CompiledKernel, GridLaunch, Packing
+from braze.fusion.kernel import Code, CompiledKernel, GridLaunch, Packing, TensorMap
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Value
 from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
@@ -240,7 +241,7 @@ class _Code:
     def kernel(self, c: CompiledKernel) -> int:
         """Index of the kernel of `c`."""
         grid = c.launch if isinstance(c.launch, GridLaunch) else GridLaunch(1, 0, 0)
-        key = (c.code, replace(grid, grid=1, scratch_bytes=0))
+        key = (c.code, replace(grid, grid=1, scratch_bytes=0, maps=()))
         if key not in self.index_of:
             self.index_of[key] = len(self.kernels)
             module = len(self.modules)
@@ -311,8 +312,10 @@ def _step(
     how = piece.launch
     places = launch.lowered.places
     grid: tuple[int, ...] = ()
+    maps: tuple[MapRecord, ...] = ()
     if isinstance(how, GridLaunch):
         grid = (a.sizes.index(substitute(how.grid, places)),)
+        maps = tuple(_map(a, m, places) for m in how.maps)
     return LaunchStep(
         kernel=kernel,
         name=f"{region.root.name} [{region.label}]",
@@ -323,7 +326,16 @@ def _step(
         origins=region.origins,
         tactic=str(launch.tactic),
         grid=grid,
+        maps=maps,
     )
+
+
+def _map(a: _Assembler, m: TensorMap, places: Mapping[str, Dim]) -> MapRecord:
+    """A tensor map with its sizes in the shape program."""
+    shape, strides = (
+        tuple(a.sizes.index(substitute(d, places)) for d in dims) for dims in (m.shape, m.strides)
+    )
+    return MapRecord(m.buffer, m.dtype, shape, strides, m.box, m.swizzle)
 
 
 def _binding(

@@ -140,7 +140,7 @@ class CudaBackend:
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         sources = self.sources(kernel, tactic)
         cubins = [compile_cubin(s, self.target.number) for s in sources]
-        return self._joined(kernel, sources, cubins)
+        return self._joined(sources, cubins)
 
     def compile_ahead(
         self, wanted: Sequence[tuple[Kernel, Tactic]]
@@ -155,24 +155,18 @@ class CudaBackend:
             made = [next(cubins) for _ in group]
             failed = [c for c in made if isinstance(c, CompileError)]
             good = [c for c in made if isinstance(c, Cubin)]
-            done[i] = failed[0] if failed else self._joined(wanted[i][0], group, good)
+            done[i] = failed[0] if failed else self._joined(group, good)
         return done
 
-    def _joined(
-        self, kernel: Kernel, sources: Sequence[TritonSource], cubins: Sequence[Cubin]
-    ) -> CompiledKernel:
+    def _joined(self, sources: Sequence[TritonSource], cubins: Sequence[Cubin]) -> CompiledKernel:
         """The launches of one kernel as a chain."""
-        packings: tuple[tuple[int, Packing], ...] = ()
-        if not isinstance(kernel, LoopKernel) and isinstance(kernel.spec, ConvSpec):
-            groups = (("groups", kernel.spec.groups),)
-            packings = ((1, Packing("taps", kernel.inputs[1].dtype, groups)),)
         done: CompiledKernel | None = None
         for source, cubin in reversed(list(zip(sources, cubins, strict=True))):
             code = Code("cubin", cubin.entry, self.target.capability, cubin.code)
             waits = source.waits and self.target.number >= OVERLAP
             memory = (cubin.shared, source.scratch_bytes, source.counters)
-            launch = GridLaunch(source.grid, cubin.threads, *memory, waits)
-            done = CompiledKernel(code, source.params, launch, packings, done)
+            launch = GridLaunch(source.grid, cubin.threads, *memory, waits, source.maps)
+            done = CompiledKernel(code, source.params, launch, source.packings, done)
         assert done is not None, "a kernel without nests"
         return done
 

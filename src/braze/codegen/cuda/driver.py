@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from braze.core.dims import evaluate
+from braze.core.dtypes import DType
 from braze.core.errors import ExecutionError
+from braze.fusion.kernel import TensorMap
 
 Array = np.ndarray[Any, Any]
 MAX_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -18,6 +21,9 @@ MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 FREE_SHARED = 48 << 10  # more must be asked for
 OUT_OF_MEMORY = 2
 EARLY_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+MAP_BYTES = 128  # of a CUtensorMap
+MAP_ELEMENTS = {1: 0, 2: 1, 4: 2, 8: 4}  # bytes -> CU_TENSOR_MAP_DATA_TYPE_UINT8, 16, 32, 64
+L2_PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,18 @@ class _Config(ctypes.Structure):
         ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)),
         ("count", ctypes.c_uint),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map with sizes that are known: see `TensorMap`."""
+
+    buffer: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
 
 
 class Driver:
@@ -142,6 +160,20 @@ class Driver:
             self.call("cuFuncSetAttribute", handle, MAX_SHARED, shared)
         return Function(handle, threads, shared)
 
+    def tensor_map(self, m: Map, address: int) -> Any:
+        """The driver's 128 bytes for a tensor at `address`."""
+        rank, size = len(m.shape), m.dtype.itemsize
+        storage = (ctypes.c_char * (2 * MAP_BYTES))()
+        made = (ctypes.c_char * MAP_BYTES).from_buffer(storage, -ctypes.addressof(storage) % 64)
+        shape = (ctypes.c_uint64 * rank)(*reversed(m.shape))
+        strides = (ctypes.c_uint64 * rank)(*[s * size for s in reversed(m.strides)])
+        box = (ctypes.c_uint32 * rank)(*reversed(m.box))
+        ones = (ctypes.c_uint32 * rank)(*[1] * rank)
+        element = MAP_ELEMENTS[size]
+        where = (made, element, rank, ctypes.c_uint64(address), shape, strides, box, ones)
+        self.call("cuTensorMapEncodeTiled", *where, 0, m.swizzle, L2_PROMOTION, 0)
+        return made
+
     def launch(
         self,
         function: Function,
@@ -150,12 +182,19 @@ class Driver:
         sizes: Sequence[int],
         stream: ctypes.c_void_p | None = None,
         early: bool = False,
+        maps: Sequence[Map] = (),
     ) -> None:
-        """Arguments in Triton's order: pointers, sizes, then two scratch pointers (unused).
+        """Arguments in Triton's order: tensor maps, each with its shape and strides, pointers,
+        sizes, then two scratch pointers (unused).
 
         early: what stands before it in the stream is a launch, and this kernel waits by itself.
         """
-        values: list[Any] = [ctypes.c_uint64(a) for a in addresses]
+        values: list[Any] = []
+        for m in maps:
+            values.append(self.tensor_map(m, addresses[m.buffer]))
+            values += [ctypes.c_int32(d) for d in m.shape]
+            values += [ctypes.c_int64(s) for s in (*m.strides, 1)]
+        values += [ctypes.c_uint64(a) for a in addresses]
         values += [ctypes.c_int64(p) for p in sizes]
         values += [ctypes.c_uint64(0), ctypes.c_uint64(0)]
         pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
@@ -170,6 +209,13 @@ class Driver:
 
     def synchronize(self) -> None:
         self.call("cuCtxSynchronize")
+
+
+def placed(m: TensorMap, sizes: Mapping[str, int]) -> Map:
+    """A tensor map at these sizes."""
+    shape = tuple(evaluate(d, sizes) for d in m.shape)
+    strides = tuple(evaluate(d, sizes) for d in m.strides)
+    return Map(m.buffer, m.dtype, shape, strides, m.box, m.swizzle)
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from braze.codegen.cuda.driver import Driver
+from braze.codegen.cuda.driver import Driver, placed
 from braze.codegen.cuda.packing import pack_constant
 from braze.core.dims import Dim, evaluate, product
 from braze.core.dtypes import BOOL
@@ -112,7 +112,8 @@ class CudaWorkload:
             for function, launch, sizes in pieces:
                 if grid := self._value(launch.grid):
                     pointers = [*addresses, *self._room(launch)]
-                    d.launch(function, grid, pointers, sizes, stream, early and launch.waits)
+                    maps = [placed(m, self._sizes) for m in launch.maps]
+                    d.launch(function, grid, pointers, sizes, stream, early and launch.waits, maps)
                     early = True
         d.call("cuStreamEndCapture", stream, ctypes.byref(graph))
         ready = ctypes.c_void_p()

@@ -13,8 +13,9 @@ from braze.fusion.kernel import Packing
 
 def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
     """`array` in the layout `packing` asks for, flat; raises CompileError for another backend's."""
+    parameters = dict(packing.parameters)
     if packing.kind == "taps":
-        return pack_taps(array, dict(packing.parameters)["groups"])
+        return pack_taps(array, parameters["groups"])
     raise CompileError(
         f"packing {packing.kind!r} is not known to the CUDA backend; rebuild the engine"
     )

@@ -7,6 +7,7 @@ the value's type before the second product. Rows whose keys are all masked give 
 
 from __future__ import annotations
 
+from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.source import Val
 from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div, dot
@@ -45,7 +46,7 @@ def attention_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
     value = w.a.put("acc / tl.where(total == 0, 1.0, total)", "float32")
     mask = w.a.put(f"{queries} & (wide < {spec.value_dim})", "int1")
     axes = {i: Val(name, "int64") for i, name in enumerate((*LEAD, "row", "wide"))}
-    done = w.epilogue(value, axes, mask)
+    done = w.epilogue(value, Scope(axes, mask))
     w.store(w.matrix(spec.out, w.begin(spec.out, LEAD), "row", "wide"), done, mask)
     return w.source("attention", spec.batch * spec.heads * ceil_div(spec.q_len, tile.rows), tile)
 

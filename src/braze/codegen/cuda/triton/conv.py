@@ -8,12 +8,14 @@ The weight is packed to [group][tap][input channel][output channel]. With few in
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.source import Val
 from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div, dot
 from braze.core.dims import Dim, product
-from braze.fusion.kernel import AnchorKernel
+from braze.fusion.kernel import AnchorKernel, Packing
 from braze.ops.lowering import ConvSpec
 
 FEW_CHANNELS = 32
@@ -41,32 +43,23 @@ def conv_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
     )
     total = " * ".join(f"{w.text(d)}" for d in (spec.batch, *spec.out_spatial))
     in_rows = w.a.put(f"{row} < {total}", "int1")
-    axes = _pixel(w, row, (spec.batch, *spec.out_spatial))
+    axes = w.unravel(row, (spec.batch, *spec.out_spatial))
     _accumulate(w, spec, tile, axes, in_rows, column)
     channel = w.a.put(f"group * {group_out} + {column}", "int32")
     axes.append(channel)
     mask = w.a.put(f"{in_rows} & ({column} < {group_out})", "int1")
-    value = w.epilogue(Val("acc", spec.acc.name), dict(enumerate(axes)), mask)
+    value = w.epilogue(Val("acc", spec.acc.name), Scope(dict(enumerate(axes)), mask))
     at = w.a.put(f"{row} * {spec.out_channels} + {channel}", kind)
     w.store(at.text, value, mask)
     grid: Dim = ceil_div(rows, tile.rows) * ceil_div(group_out, tile.columns) * spec.groups
-    return w.source("conv", grid, tile)
+    packing = Packing("taps", kernel.inputs[1].dtype, (("groups", spec.groups),))
+    return replace(w.source("conv", grid, tile), packings=((1, packing),))
 
 
 def _index_type(kernel: AnchorKernel, spec: ConvSpec) -> str:
     """32 bits when no tensor can be larger."""
     counts = [product(kernel.inputs[0].shape), product(kernel.output.shape)]
     return "int32" if all(isinstance(c, int) and c < 2**31 for c in counts) else "int64"
-
-
-def _pixel(w: AnchorWriter, row: Val, sizes: tuple[Dim, ...]) -> list[Val]:
-    """Image number and output position of each row."""
-    found: list[Val] = []
-    rest = row
-    for d in reversed(sizes[1:]):
-        found.insert(0, w.a.put(f"{rest} % {w.text(d)}", row.type))
-        rest = w.a.put(f"{rest} // {w.text(d)}", row.type)
-    return [rest, *found]
 
 
 def _accumulate(

@@ -10,14 +10,44 @@ from typing import Any
 
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.errors import CompileError
+from braze.fusion.kernel import TensorMap
 
 SHORT = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
     "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
     "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8",
 }  # fmt: skip
+# Gluon's language takes the name of Triton's: scalar code is the same text in both
+GLUON_HEADER = """from triton.experimental import gluon
+import triton.experimental.gluon.language as gl
+import triton.experimental.gluon.language as tl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
+)
+from triton.language import PropagateNan, constexpr
+# the name in Triton 3.9, and in 3.6
+copy_box = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
+NAN_OF_EITHER = constexpr(PropagateNan.ALL)
+TO_WAIT = constexpr("griddepcontrol.wait; mov.u32 $0, $1;")
+TO_RELEASE = constexpr("griddepcontrol.launch_dependents; mov.u32 $0, $1;")
+
+
+@gluon.jit
+def wait_for_earlier():
+    gl.inline_asm_elementwise(
+        TO_WAIT, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def release_later():
+    gl.inline_asm_elementwise(
+        TO_RELEASE, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
+    )
+"""
 HEADER = """import triton
 import triton.language as tl
+NAN_OF_EITHER = tl.constexpr(tl.PropagateNan.ALL)
 from braze.codegen.cuda.triton.combine import (
     add_of, all_of, any_of, argmax_first, argmax_last, argmin_first, argmin_last, max_of, min_of,
     mul_of,
@@ -50,7 +80,10 @@ def function_of(source: TritonSource, capability: int = 0) -> Any:
 
     Capability 0 is for the interpreter, which knows no overlapping launches.
     """
-    text = HEADER + (OVERLAPPING if capability >= OVERLAP else IN_TURN) + "\n\n" + source.text
+    header = GLUON_HEADER if source.maps else HEADER
+    if not source.maps:
+        header += OVERLAPPING if capability >= OVERLAP else IN_TURN
+    text = header + "\n\n" + source.text
     name = f"<braze {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     space: dict[str, Any] = {"__name__": "braze_generated"}
@@ -63,16 +96,32 @@ def _compile(source: TritonSource, capability: int) -> Any:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    signature = {name: f"*{SHORT[kind]}" for name, kind in source.pointers}
+    signature = {f"map{i}": _descriptor(m) for i, m in enumerate(source.maps)}
+    signature |= {name: f"*{SHORT[kind]}" for name, kind in source.pointers}
     signature |= {f"n{i}": "i64" for i in range(len(source.params))}
-    aligned: Any = {(i,): [["tt.divisibility", 16]] for i in range(len(source.pointers))}
-    ast = ASTSource(function_of(source, capability), signature, {}, aligned)
+    first = len(source.maps)
+    places = range(first, first + len(source.pointers))
+    aligned: Any = {(i,): [["tt.divisibility", 16]] for i in places}
+    if source.maps:
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        ast = GluonASTSource(function_of(source, capability), signature, {}, aligned)
+    else:
+        ast = ASTSource(function_of(source, capability), signature, {}, aligned)
     options = {
         "num_warps": source.warps, "num_stages": source.stages,
         # contraction of products and sums is left to the source
         "enable_fp_fusion": False,
     }  # fmt: skip
     return triton.compile(ast, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def _descriptor(m: TensorMap) -> str:
+    """The type of a tensor map as Triton spells it."""
+    from triton.experimental.gluon.language import NVMMASharedLayout
+
+    layout = NVMMASharedLayout(16 << m.swizzle if m.swizzle else 0, m.dtype.bits, len(m.box))
+    return f"tensordesc<{SHORT[m.dtype.name]}{list(m.box)},{layout!r}>"
 
 
 def compile_cubin(source: TritonSource, capability: int) -> Cubin:

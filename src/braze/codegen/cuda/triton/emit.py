@@ -15,6 +15,7 @@ from braze.codegen.cuda.triton.source import Val
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, BOOL, F16, I64
 from braze.expr.bounds import in_range, index_range
+from braze.expr.fold import leaves
 from braze.expr.guards import depends_on_data, load_guards
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr
@@ -28,14 +29,27 @@ INT32 = (-(2**31), 2**31 - 1)
 @dataclass(frozen=True)
 class Scope:
     """What the leaves of expressions stand for: axis values, results of reductions, and the mask
-    of the points that exist (None: all). lane: the inner point's row-major number."""
+    of the points that exist (None: all). lane: the inner point's row-major number.
+
+    parts: axes, and the mask of those of their values that exist. They cover all axes and together
+    say what `mask` does; with them, a load that uses few axes is no larger than these make it.
+    loaded: what was read ahead, as it lies in memory.
+    """
 
     axes: Mapping[int, Val]
     mask: Val | None
     reds: Sequence[Val] = ()
     holes: Sequence[Val] = ()
     lane: Val | None = None
+    parts: Sequence[tuple[frozenset[int], Val | None]] = ()
+    loaded: dict[Expr, Val] = field(default_factory=dict)
     done: dict[Expr, Val] = field(default_factory=dict)
+
+    def mask_of(self, uses: set[int]) -> list[Val | None]:
+        """The masks of the points that a load at these axes has."""
+        if not self.parts:
+            return [self.mask]
+        return [mask for axes, mask in self.parts if axes & uses]
 
 
 class Emitter:
@@ -169,26 +183,46 @@ class Emitter:
         kind = "int64" if "int64" in (x.type, y.type) else "int32"
         return self.a.convert(x, kind), self.a.convert(y, kind)
 
-    def _load(self, e: Expr, scope: Scope) -> Val:
+    def ahead(self, root: Expr, scope: Scope) -> None:
+        """Read what `root` loads at places that neither data nor holes decide, before its value is
+        asked for; nothing is computed with it yet, so that it stays as small as in memory."""
+        for e in leaves(root, "load"):
+            if self.guards[e] is not None or any(depends_on_data(x) for x in e.args):
+                continue
+            for x in e.args:
+                self.value(x, scope)
+            kind = self.tensors[e.slot].dtype.name
+            scope.loaded[e] = self.a.put(self._read(e, scope), kind)
+
+    def _read(self, e: Expr, scope: Scope) -> str:
+        """The elements that `e` loads, as they lie in memory."""
         slot = e.slot
         spec = self.tensors[slot]
         guard = self.guards[e]
-        mask = scope.mask
-        if guard is not None:
-            g = scope.done[guard]
-            mask = g if mask is None else self.a.both(mask, g)
         index = [scope.done[x] for x in e.args]
         if guard is None:
             checked = not in_range(e.args, spec.shape, self.extents)
         else:  # the guard keeps computed indexes inside; data may hold anything
             checked = any(depends_on_data(x) for x in e.args)
+        masks = [scope.mask]
+        if guard is None and not checked:
+            masks = scope.mask_of({a.number for x in e.args for a in leaves(x, "axis")})
+        elif guard is not None:
+            masks.append(scope.done[guard])
+        mask: Val | None = None
+        for m in masks:
+            mask = m if mask is None else mask if m is None else self.a.both(mask, m)
         if checked:
             mask = self.inside(index, spec.shape, mask)
         at = self.address(index, spec.shape)
         if mask is not None:
             at = self.widened(at, mask)
         tail = "" if mask is None else f", mask={mask}, other=0"
-        loaded = f"tl.load(in{slot} + {at}{tail})"
+        return f"tl.load(in{slot} + {at}{tail})"
+
+    def _load(self, e: Expr, scope: Scope) -> Val:
+        spec = self.tensors[e.slot]
+        loaded = scope.loaded[e].text if e in scope.loaded else self._read(e, scope)
         kind = register_type(spec.dtype)
         if spec.dtype is BOOL:
             return self.a.put(f"{loaded} != 0", "int1")

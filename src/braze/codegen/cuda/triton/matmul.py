@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.source import Val
 from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div, dot
@@ -28,7 +29,7 @@ def matmul_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
     _accumulate(w, spec, tile, batch)
     axes = dict(enumerate((*batch, down, right)))
     mask = w.a.put(f"({down} < {m}) & ({right} < {n})", "int1")
-    value = w.epilogue(Val("acc", spec.acc.name), axes, mask)
+    value = w.epilogue(Val("acc", spec.acc.name), Scope(axes, mask))
     begin = w.begin(spec.out, [str(i) for i in batch])
     w.store(w.matrix(spec.out, begin, str(down), str(right)), value, mask)
     tiles = ceil_div(spec.m, tile.rows) * ceil_div(spec.n, tile.columns)

@@ -22,6 +22,7 @@ from braze.expr.bounds import in_range
 from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr
+from braze.fusion.kernel import Packing, TensorMap
 
 UPDATES = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
@@ -33,7 +34,8 @@ class TritonSource:
     pointers: (name, Triton element type) in argument order, inputs, outputs, `scratch` if there is
     any, `status`, `counters` if there are any; params: sizes that follow as int64; grid: number of
     programs; warps and stages of a program; scratch_bytes and counters: see GridLaunch; waits: it
-    waits for earlier launches (WAIT) before it touches memory.
+    waits for earlier launches (WAIT) before it touches memory. maps: the first arguments of a
+    source in Gluon, `map0`..; without any it is Triton. packings: how constant slots must lie.
     """
 
     entry: str
@@ -46,6 +48,8 @@ class TritonSource:
     scratch_bytes: int = 0
     counters: int = 0
     waits: bool = False
+    maps: tuple[TensorMap, ...] = ()
+    packings: tuple[tuple[int, Packing], ...] = ()
 
 
 def storage_type(dtype: DType) -> str:

@@ -28,6 +28,7 @@ def request(source: TritonSource, capability: int) -> str:
     return json.dumps({
         "entry": source.entry, "text": source.text, "pointers": source.pointers,
         "sizes": len(source.params), "warps": source.warps, "stages": source.stages,
+        "maps": [(m.dtype.name, m.box, m.swizzle) for m in source.maps],
         "capability": capability,
     })  # fmt: skip
 

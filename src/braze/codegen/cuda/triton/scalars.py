@@ -203,7 +203,7 @@ def _extreme(name: str) -> Callable[..., Val]:
     def apply(a: TritonArith, e: Expr, x: Val, y: Val) -> Val:
         if e.dtype is BOOL:
             return a.either(x, y) if name == "maximum" else a.both(x, y)
-        nan = ", propagate_nan=tl.PropagateNan.ALL" if is_float(x.type) else ""
+        nan = ", propagate_nan=NAN_OF_EITHER" if is_float(x.type) else ""
         return a.put(f"tl.{name}({x}, {y}{nan})", x.type)
 
     return apply

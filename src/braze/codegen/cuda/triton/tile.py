@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from braze.codegen.cuda.triton.arith import TritonArith
 from braze.codegen.cuda.triton.emit import Emitter, Scope
@@ -33,8 +33,15 @@ class Tile:
 class AnchorWriter:
     """Source of one anchor kernel; `in0`.. are its tensors, the output behind the inputs."""
 
-    def __init__(self, kernel: AnchorKernel, sizes: Sequence[Dim], logical: Sequence[Dim]) -> None:
-        """sizes: what the template reads besides; logical: the anchor's logical output shape."""
+    def __init__(
+        self,
+        kernel: AnchorKernel,
+        sizes: Sequence[Dim],
+        logical: Sequence[Dim],
+        waits: bool = True,
+    ) -> None:
+        """sizes: what the template reads besides; logical: the anchor's logical output shape;
+        waits: for earlier launches at once, else where the template does."""
         self.kernel = kernel
         self.src = Source()
         self.a = TritonArith(self.src)
@@ -48,7 +55,8 @@ class AnchorWriter:
         tensors = (*kernel.inputs, kernel.output)
         extents = dict(enumerate(logical))
         self.emit = Emitter(self.a, tensors, extents, [kernel.epilogue], names)
-        self.line(WAIT)
+        if waits:
+            self.line(WAIT)
 
     def line(self, text: str) -> None:
         self.src.line(text)
@@ -72,28 +80,43 @@ class AnchorWriter:
         down, right = (self.text(s) for s in operand.strides[-2:])
         return f"{begin} + {row} * {down} + {column} * {right}"
 
-    def epilogue(self, acc: Val, axes: dict[int, Val], mask: Val) -> Val:
-        """The output elements for the accumulator block `acc`."""
+    def unravel(self, row: Val, sizes: Sequence[Dim]) -> list[Val]:
+        """The index along each of the axes of these sizes that rows are numbered over."""
+        found: list[Val] = []
+        rest = row
+        for d in reversed(sizes[1:]):
+            found.insert(0, self.a.put(f"{rest} % {self.text(d)}", row.type))
+            rest = self.a.put(f"{rest} // {self.text(d)}", row.type)
+        return [rest, *found]
+
+    def epilogue(self, acc: Val, scope: Scope) -> Val:
+        """The output elements for the accumulator block `acc`, the hole of `scope`."""
         self.line(RELEASE)
         value = acc
         for hole in leaves(self.kernel.epilogue, "hole"):
             value = self.a.convert(acc, register_type(hole.dtype))
             value = settle(self.a, hole.dtype, value)
-        return self.emit.value(self.kernel.epilogue, Scope(axes, mask, holes=(value,)))
+        return self.emit.value(self.kernel.epilogue, replace(scope, holes=(value,)))
 
-    def store(self, at: str, value: Val, mask: Val) -> None:
+    def store(self, at: str, value: Val, mask: Val | None) -> None:
         kind = storage_type(self.kernel.output.dtype)
         out = f"in{len(self.kernel.inputs)}"
-        self.line(f"tl.store({out} + {at}, {value}.to(tl.{kind}), mask={mask})")
+        only = "" if mask is None else f", mask={mask}"
+        self.line(f"tl.store({out} + {at}, {value}.to(tl.{kind}){only})")
+
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        """Name and element type of every buffer, in argument order."""
+        tensors = (*self.kernel.inputs, self.kernel.output)
+        found = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
+        return (*found, ("status", "int32"))
 
     def source(self, entry: str, grid: Dim, tile: Tile) -> TritonSource:
-        tensors = (*self.kernel.inputs, self.kernel.output)
-        pointers = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
-        pointers.append(("status", "int32"))
+        pointers = self.pointers()
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
-        pieces = tuple(pointers), tuple(self.params)
-        return TritonSource(entry, text, *pieces, grid, tile.warps, tile.stages, waits=True)
+        return TritonSource(
+            entry, text, pointers, tuple(self.params), grid, tile.warps, tile.stages, waits=True
+        )
 
 
 def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:

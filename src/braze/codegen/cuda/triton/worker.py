@@ -9,7 +9,9 @@ import sys
 from braze.codegen.cuda.triton.cubin import compile_cubin
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.pool import answer
+from braze.core.dtypes import BY_NAME
 from braze.core.errors import CompileError
+from braze.fusion.kernel import TensorMap
 
 
 def main() -> None:
@@ -20,7 +22,13 @@ def main() -> None:
         m = json.loads(line)
         pointers = tuple((str(name), str(kind)) for name, kind in m["pointers"])
         sizes = tuple(range(m["sizes"]))  # only their number matters here
-        source = TritonSource(m["entry"], m["text"], pointers, sizes, 1, m["warps"], m["stages"])
+        maps = tuple(
+            TensorMap(0, BY_NAME[dtype], (), (), tuple(box), swizzle)
+            for dtype, box, swizzle in m["maps"]
+        )
+        source = TritonSource(
+            m["entry"], m["text"], pointers, sizes, 1, m["warps"], m["stages"], maps=maps
+        )
         try:
             reply = answer(compile_cubin(source, m["capability"]))
         except CompileError as e:
