@@ -24,7 +24,9 @@ from braze.core.dtypes import F16, F32, I32, I64, U64, DType
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import hole
 from braze.fusion.kernel import AnchorKernel
-from braze.ops.lowering import AttentionSpec, ConvSpec, SelectSpec
+from braze.ir.graph import TensorType
+from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, SelectSpec
+from braze.ops.product.attention import FusedAttention
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.interpreter import Array, run
 from tests.codegen.cuda.typed import typed
@@ -118,6 +120,18 @@ def test_attention(
         inputs[3][..., ::3] = -np.inf
         inputs[3][..., 0, :] = -np.inf
     _compare(kernel, inputs, env)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_packed_attention(causal: bool) -> None:
+    """Queries, keys and values are thirds of the heads of one tensor."""
+    op = FusedAttention(0.3, causal, *["BSHD"] * 4, packed=True)
+    x, y = TensorType(F32, (2, 21, 9, 8)), TensorType(F32, (2, 21, 3, 8))
+    anchor = op.lower((x,), (y,))
+    assert isinstance(anchor, Anchor)
+    out = TensorSpec(F32, anchor.spec.out_shape)
+    kernel = AnchorKernel(anchor.spec, (TensorSpec(F32, x.shape),), out, hole(0, F32))
+    _compare(kernel, harness.random_inputs(kernel, {}), {})
 
 
 def test_an_index_out_of_range_is_reported_and_reads_nothing() -> None:

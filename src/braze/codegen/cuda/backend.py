@@ -93,7 +93,9 @@ class CudaBackend:
 
     @property
     def preferences(self) -> Preferences:
-        return Preferences(channels_last=frozenset({1, 2, 3}), max_cost=2000)
+        return Preferences(
+            channels_last=frozenset({1, 2, 3}), max_cost=2000, joint_projections=True
+        )
 
     @property
     def generator(self) -> str:
@@ -108,7 +110,7 @@ class CudaBackend:
         if isinstance(spec, SelectSpec):
             return None
         if isinstance(spec, AttentionSpec):
-            if types[0] not in FLOATS or len({i.dtype for i in inputs[:3]}) > 1:
+            if types[0] not in FLOATS or len({i.dtype for i in inputs}) > 1:
                 return f"attention of {types[0]} has no template"
             for size in (spec.head_dim, spec.value_dim):
                 if not isinstance(size, int) or size > LARGEST_HEAD:

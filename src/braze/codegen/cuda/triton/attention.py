@@ -13,10 +13,11 @@ from braze.codegen.cuda.triton.source import Val
 from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div, dot
 from braze.core.dims import Dim
 from braze.fusion.kernel import AnchorKernel
-from braze.ops.lowering import AttentionSpec
+from braze.ops.lowering import AttentionSpec, Operand
 
 LOG2_E = 1.4426950408889634
 LEAD = ("image", "head")
+Starts = dict[Operand, str]  # where this program's part of an operand begins
 
 
 def block(size: Dim) -> int:
@@ -36,7 +37,7 @@ def attention_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
     queries = f"(row < {w.text(spec.q_len)})"
     q_at = w.matrix(spec.q, w.begin(spec.q, LEAD), "row", "lane")
     w.read("q", spec.q.slot, q_at, f"{queries} & (lane < {spec.head_dim})")
-    starts = {o.slot: w.begin(o, LEAD) for o in (spec.k, spec.v, spec.mask) if o is not None}
+    starts = {o: w.begin(o, LEAD) for o in (spec.k, spec.v, spec.mask) if o is not None}
     w.line(f"top = tl.full([{tile.rows}, 1], float('-inf'), tl.float32)")
     w.line(f"total = tl.zeros([{tile.rows}, 1], tl.float32)")
     w.line(f"acc = tl.zeros([{tile.rows}, {block(spec.value_dim)}], tl.float32)")
@@ -66,12 +67,12 @@ def _place(w: AnchorWriter, spec: AttentionSpec, tile: Tile) -> None:
         w.line(f"last = tl.minimum(last, (tile + 1) * {tile.rows} + ({kv_len} - {q_len}))")
 
 
-def _scores(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: dict[int, str]) -> None:
+def _scores(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: Starts) -> None:
     """score = scale * q @ k^T + mask, minus infinity where a key is not seen."""
     q_len, kv_len = w.text(spec.q_len), w.text(spec.kv_len)
     element = w.kernel.inputs[spec.q.slot].dtype
     w.line(f"key = (step + tl.arange(0, {tile.columns})).to(tl.int64)")
-    k_at = w.matrix(spec.k, starts[spec.k.slot], "key[:, None]", "lane")
+    k_at = w.matrix(spec.k, starts[spec.k], "key[:, None]", "lane")
     k_mask = f"(key[:, None] < {kv_len}) & (lane < {spec.head_dim})"
     w.read("k_block", spec.k.slot, k_at, k_mask)
     zero = f"tl.zeros([{tile.rows}, {tile.columns}], tl.float32)"
@@ -79,7 +80,7 @@ def _scores(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: dict[int, 
     w.line(f"score = {product} * {spec.scale!r}")
     w.line(f"seen = key[None, :] < {kv_len}")
     if spec.mask is not None:
-        at = w.matrix(spec.mask, starts[spec.mask.slot], "row", "key[None, :]")
+        at = w.matrix(spec.mask, starts[spec.mask], "row", "key[None, :]")
         w.read("extra", spec.mask.slot, at, f"(row < {q_len}) & seen")
         w.line("score += extra.to(tl.float32)")
     if spec.causal:
@@ -87,7 +88,7 @@ def _scores(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: dict[int, 
     w.line("score = tl.where(seen, score, float('-inf'))")
 
 
-def _accumulate(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: dict[int, str]) -> None:
+def _accumulate(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: Starts) -> None:
     """Take a block of scores in: rescale what was summed below a lower maximum."""
     element = w.kernel.inputs[spec.q.slot].dtype
     w.line("high = tl.maximum(top, tl.max(score, 1)[:, None])")
@@ -95,7 +96,7 @@ def _accumulate(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: dict[i
     w.line(f"weight = tl.exp2((score - base) * {LOG2_E})")
     w.line(f"shrink = tl.exp2((top - base) * {LOG2_E})")
     w.line("total = total * shrink + tl.sum(weight, 1)[:, None]")
-    v_at = w.matrix(spec.v, starts[spec.v.slot], "key[:, None]", "wide")
+    v_at = w.matrix(spec.v, starts[spec.v], "key[:, None]", "wide")
     v_mask = f"(key[:, None] < {w.text(spec.kv_len)}) & (wide < {spec.value_dim})"
     w.read("v_block", spec.v.slot, v_at, v_mask)
     rounded = f"weight.to(tl.{element.name})"
