@@ -134,19 +134,44 @@ typedef void (*braze_debug_fn)(void* user, int32_t debug_tensor, const void* dat
 typedef void* (*braze_allocate_fn)(void* user, int32_t binding, const int64_t* dims, int32_t rank,
                                    int64_t bytes);
 
+/* What a run spent its time with. On the host there is nothing to copy and to enqueue. */
+typedef struct braze_run_times {
+  uint64_t struct_size;
+  int64_t h2d_ns;     /* copies of inputs to the device */
+  int64_t enqueue_ns; /* of the host, to launch the network */
+  int64_t compute_ns; /* from the first step to the last */
+  int64_t d2h_ns;     /* copies of outputs from the device */
+} braze_run_times;
+
+enum {
+  BRAZE_RUN_NO_GRAPH = 1, /* launch the steps one by one, not as one CUDA graph */
+  BRAZE_RUN_SLEEP = 2     /* wait for the device asleep: later, and without using a CPU */
+};
+
 typedef struct braze_run_options {
   uint64_t struct_size;
   int32_t num_workers;      /* 0: the engine's; never more than it was built for */
-  int32_t reserved;         /* 0 */
+  int32_t flags;            /* BRAZE_RUN_ values, which the host ignores */
   braze_profile_fn profile; /* NULL: no profiling */
   braze_debug_fn debug;     /* NULL: no debug tensors */
   void* user;
   braze_allocate_fn allocate; /* NULL: every output is bound */
+  braze_run_times* times;     /* NULL: not timed; else filled when the run is done */
 } braze_run_options;
+
+typedef struct braze_context_options {
+  uint64_t struct_size;
+  int32_t profile;       /* as for braze_context_create */
+  int32_t priority;      /* of its work on a GPU: 0, or higher for what is more urgent */
+  int32_t extra_streams; /* of a GPU, for branches of the network side by side; -1: as braze thinks */
+} braze_context_options;
 
 /* profile: an index, or -1 to choose by the shapes (the fitting one with the smallest arena). */
 BRAZE_API braze_status braze_context_create(braze_engine* engine, int32_t profile,
                                             braze_context** out);
+BRAZE_API braze_status braze_context_create_with(braze_engine* engine,
+                                                 const braze_context_options* options,
+                                                 braze_context** out);
 BRAZE_API void braze_context_destroy(braze_context* context);
 /* The shapes of all inputs one after the other; `count` is the sum of their ranks. */
 BRAZE_API braze_status braze_context_set_shapes(braze_context* context, const int64_t* dims,
@@ -175,6 +200,34 @@ BRAZE_API braze_status braze_context_execute(braze_context* context,
 /* Shapes, addresses and options are taken now; the run happens when the stream comes to it. */
 BRAZE_API braze_status braze_context_enqueue(braze_context* context, braze_stream* stream,
                                              const braze_run_options* options);
+
+/* For engines of a GPU: enqueues a run with the shapes and memory set now as work of `cuda_stream`, a
+ * CUstream (NULL: the default stream), and returns without waiting for it. Memory must lie on the
+ * GPU or be pinned, and stay until the run is done; runs of one context follow each other on whatever
+ * streams. What goes wrong in the run shows in braze_context_synchronize or the context's next run. */
+BRAZE_API braze_status braze_context_enqueue_cuda(braze_context* context, void* cuda_stream,
+                                                  const braze_run_options* options);
+/* Waits for the runs that braze_context_enqueue_cuda enqueued; fails when their steps did. */
+BRAZE_API braze_status braze_context_synchronize(braze_context* context);
+
+/* ---- memory of the device -----------------------------------------------------------------
+ * For programs that use no other library of the GPU. Engines of the host give memory of the host. */
+
+typedef struct braze_buffer braze_buffer;
+
+enum {
+  BRAZE_SPACE_DEVICE = 0, /* where kernels find it without a copy */
+  BRAZE_SPACE_PINNED = 1  /* of the host, where the device copies it fastest and by itself */
+};
+
+/* Zero at first; keeps the engine's device open while it lives. */
+BRAZE_API braze_status braze_buffer_create(braze_engine* engine, int32_t space, int64_t bytes,
+                                           braze_buffer** out);
+BRAZE_API void braze_buffer_destroy(braze_buffer* buffer);
+BRAZE_API void* braze_buffer_data(const braze_buffer* buffer);
+/* Copies between any two places in memory of the host and of the engine's device, and waits. */
+BRAZE_API braze_status braze_engine_copy(braze_engine* engine, void* to, const void* from,
+                                         int64_t bytes);
 
 /* ---- streams and events ----------------------------------------------------------------- */
 

@@ -8,9 +8,17 @@ namespace {
 
 constexpr size_t kFirstOptions = offsetof(braze_run_options, user) + sizeof(void*);
 
+constexpr int32_t kHighestPriority = 100;  // the driver takes its highest for any above that
+constexpr int32_t kMostExtraStreams = 16;
+
 braze_run_options or_default(const braze_run_options* options) {
-  if (options) return braze::read_struct(*options, kFirstOptions, "braze_run_options");
-  return {};
+  if (!options) return {};
+  braze_run_options out = braze::read_struct(*options, kFirstOptions, "braze_run_options");
+  if (out.flags & ~(BRAZE_RUN_NO_GRAPH | BRAZE_RUN_SLEEP)) {
+    braze::fail(BRAZE_ERROR_EXECUTION, "the run options have unknown flags ", out.flags,
+                "; upgrade braze");
+  }
+  return out;
 }
 
 }  // namespace
@@ -19,6 +27,24 @@ braze_status braze_context_create(braze_engine* engine, int32_t profile, braze_c
   return guarded([&] {
     braze::need(engine, out);
     *out = new braze_context{std::make_shared<braze::Context>(engine->engine, profile)};
+  });
+}
+
+braze_status braze_context_create_with(braze_engine* engine, const braze_context_options* options,
+                                       braze_context** out) {
+  return guarded([&] {
+    constexpr size_t first = offsetof(braze_context_options, extra_streams) + sizeof(int32_t);
+    braze::need(engine, options, out);
+    const auto given = braze::read_struct(*options, first, "braze_context_options");
+    const auto check = [](int32_t value, int32_t low, int32_t high, const char* name) {
+      if (value >= low && value <= high) return;
+      braze::fail(BRAZE_ERROR_EXECUTION, name, " is ", value, ", outside ", low, "..", high);
+    };
+    check(given.priority, 0, kHighestPriority, "priority");
+    check(given.extra_streams, -1, kMostExtraStreams, "extra_streams");
+    *out = new braze_context{std::make_shared<braze::Context>(
+        engine->engine, given.profile,
+        braze::ContextOptions{given.priority, given.extra_streams})};
   });
 }
 
@@ -87,5 +113,20 @@ braze_status braze_context_enqueue(braze_context* context, braze_stream* stream,
         [target, request = target->request(), taken = or_default(options)] {
           target->run(request, taken);
         });
+  });
+}
+
+braze_status braze_context_enqueue_cuda(braze_context* context, void* cuda_stream,
+                                        const braze_run_options* options) {
+  return guarded([&] {
+    braze::need(context);
+    context->context->enqueue(cuda_stream, or_default(options));
+  });
+}
+
+braze_status braze_context_synchronize(braze_context* context) {
+  return guarded([&] {
+    braze::need(context);
+    context->context->synchronize();
   });
 }

@@ -1,9 +1,11 @@
 #include "context.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "error.h"
 #include "executor.h"
+#include "run_times.h"
 
 namespace braze {
 namespace {
@@ -13,7 +15,8 @@ constexpr size_t kMostTables = 8;
 
 }  // namespace
 
-Context::Context(std::shared_ptr<const Engine> engine, int32_t profile)
+Context::Context(std::shared_ptr<const Engine> engine, int32_t profile,
+                 const ContextOptions& options)
     : engine_(std::move(engine)), profile_(profile) {
   const Plan& plan = engine_->plan();
   const auto profiles = static_cast<int64_t>(plan.profiles.size());
@@ -26,7 +29,7 @@ Context::Context(std::shared_ptr<const Engine> engine, int32_t profile)
     dims_.insert(dims_.end(), dims.begin(), dims.end());
   }
   memory_.resize(plan.num_bindings(), braze_memory{nullptr, 0});
-  runner_ = engine_->device().runner(*engine_);
+  runner_ = engine_->device().runner(*engine_, options);
 }
 
 void Context::check_binding(int32_t binding) const {
@@ -159,6 +162,22 @@ void Context::run(const int64_t* dims, int64_t count, const braze_memory* memory
   execute_locked(dims, memory, options);
 }
 
+void Context::enqueue(void* stream, const braze_run_options& options) {
+  const Lock lock(mutex_);
+  if (!runner_) {
+    fail(BRAZE_ERROR_EXECUTION, "this engine runs on the host and has no use for a stream of a GPU; ",
+         "enqueue it on a stream of braze");
+  }
+  LaunchTable& table = prepare_current();
+  engine_->verify_weights();
+  runner_->enqueue(table, memory_.data(), options, stream);
+}
+
+void Context::synchronize() {
+  const Lock lock(mutex_);
+  if (runner_) runner_->synchronize();
+}
+
 void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
                              const braze_run_options& options) {
   const int32_t wanted = options.num_workers ? options.num_workers : engine_->threads();
@@ -170,8 +189,12 @@ void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
   LaunchTable& table = prepare(dims);
   engine_->verify_weights();
   if (runner_) return runner_->run(table, memory, options);
+  const auto start = std::chrono::steady_clock::now();
   table.bind(memory, options);
   execute(*engine_, table, workers, options);
+  if (!options.times) return;
+  const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
+  write_times({0, 0, 0, spent.count(), 0}, *options.times);
 }
 
 }  // namespace braze

@@ -15,7 +15,8 @@ namespace braze {
 // Every public function locks the context, so threads that share one take turns.
 class Context {
  public:
-  Context(std::shared_ptr<const Engine> engine, int32_t profile);
+  Context(std::shared_ptr<const Engine> engine, int32_t profile,
+          const ContextOptions& options = {});
 
   const Engine& engine() const { return *engine_; }
 
@@ -34,6 +35,9 @@ class Context {
   void run(const Request& request, const braze_run_options& options);
   void run(const int64_t* dims, int64_t count, const braze_memory* memory, int64_t memory_count,
            const braze_run_options& options);
+  // As work of a stream of the device, with what is set now.
+  void enqueue(void* stream, const braze_run_options& options);
+  void synchronize();
 
  private:
   using Lock = std::lock_guard<ForkSafeMutex>;

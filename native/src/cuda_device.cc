@@ -40,14 +40,6 @@ QuietCudaScope::~QuietCudaScope() {
   if (entered) CudaDriver::get().context_pop(&popped);
 }
 
-PinnedMemory::PinnedMemory(size_t bytes) {
-  constexpr unsigned kPortable = 1;  // CU_MEMHOSTALLOC_PORTABLE: pinned for all contexts
-  const size_t wanted = std::max<size_t>(bytes, 1);
-  cuda_check(CudaDriver::get().host_allocate(&data_, wanted, kPortable), "pinned host memory");
-  bytes_ = bytes;
-  std::fill(data(), data() + wanted, static_cast<unsigned char>(0));
-}
-
 CudaDevice::CudaDevice() {
   const CudaDriver& driver = CudaDriver::get();
   if (driver.device_get(&device_, 0) != 0) {
@@ -177,8 +169,26 @@ void CudaDevice::release(void* memory, int64_t) noexcept {
   if (scope.entered) CudaDriver::get().free(address_of(memory));
 }
 
-std::unique_ptr<Runner> CudaDevice::runner(const Engine& engine) {
-  return std::make_unique<CudaRun>(*this, engine);
+void* CudaDevice::allocate_pinned(int64_t bytes) {
+  const CudaScope scope(context_);
+  return PinnedMemory(static_cast<size_t>(bytes)).give_away();
+}
+
+void CudaDevice::release_pinned(void* memory, int64_t) noexcept {
+  const QuietCudaScope scope(context_);
+  if (scope.entered) CudaDriver::get().host_free(memory);
+}
+
+void CudaDevice::copy(void* to, const void* from, int64_t bytes) {
+  const CudaScope scope(context_);
+  if (bytes == 0) return;
+  // addresses are unified: the driver finds out where they are
+  const auto count = static_cast<size_t>(bytes);
+  cuda_check(CudaDriver::get().copy(address_of(to), address_of(from), count), "copying");
+}
+
+std::unique_ptr<Runner> CudaDevice::runner(const Engine& engine, const ContextOptions& options) {
+  return std::make_unique<CudaRun>(*this, engine, options);
 }
 
 std::unique_ptr<Device> open_cuda() { return std::make_unique<CudaDevice>(); }

@@ -44,9 +44,13 @@ class CudaDevice : public Device {
   const unsigned char* upload(const Section& weights) override;
   void* allocate(int64_t bytes) override;
   void release(void* memory, int64_t bytes) noexcept override;
-  std::unique_ptr<Runner> runner(const Engine& engine) override;
+  void* allocate_pinned(int64_t bytes) override;
+  void release_pinned(void* memory, int64_t bytes) noexcept override;
+  void copy(void* to, const void* from, int64_t bytes) override;
+  std::unique_ptr<Runner> runner(const Engine& engine, const ContextOptions& options) override;
 
   CuHandle context() const { return context_; }
+  int number() const { return device_; }  // of the card
   CuHandle function(int32_t kernel) const { return functions_[static_cast<size_t>(kernel)]; }
   // Of a LibraryCall, numbered as in Plan::every_step.
   CudaRoutine& library_routine(size_t step) const { return *routines_[step]; }

@@ -60,8 +60,9 @@ void find_memory(void* lib, CudaDriver& d) {
   find(lib, "cuMemcpyHtoDAsync_v2", d.to_device);
   find(lib, "cuMemcpyDtoHAsync_v2", d.to_host);
   find(lib, "cuMemcpyDtoDAsync_v2", d.on_device);
+  find(lib, "cuMemcpy", d.copy);
   find(lib, "cuMemsetD8Async", d.fill);
-  find(lib, "cuPointerGetAttribute", d.pointer_attribute);
+  find(lib, "cuPointerGetAttributes", d.pointer_attributes);
 }
 
 void find_streams(void* lib, CudaDriver& d) {

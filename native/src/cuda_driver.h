@@ -61,9 +61,10 @@ struct CudaDriver {
   int (*host_free)(void*);
   int (*to_device)(CuAddress, const void*, size_t, CuHandle stream);
   int (*to_host)(void*, CuAddress, size_t, CuHandle stream);
+  int (*copy)(CuAddress, CuAddress, size_t);  // from and to any place; waits
   int (*on_device)(CuAddress, CuAddress, size_t, CuHandle stream);
   int (*fill)(CuAddress, unsigned char, size_t, CuHandle stream);
-  int (*pointer_attribute)(void*, int attribute, CuAddress);
+  int (*pointer_attributes)(unsigned count, int* attributes, void** results, CuAddress);
   int (*stream_create)(CuHandle*, unsigned flags, int priority);
   int (*stream_destroy)(CuHandle);
   int (*stream_wait)(CuHandle);

@@ -57,6 +57,8 @@ class PinnedMemory {
 
   unsigned char* data() const { return static_cast<unsigned char*>(data_); }
   size_t bytes() const { return bytes_; }
+  // To one who frees it.
+  void* give_away() { return std::exchange(data_, nullptr); }
 
  private:
   void* data_ = nullptr;

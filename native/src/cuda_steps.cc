@@ -107,14 +107,14 @@ void CudaSteps::clear() {
   std::fill(statuses_.data(), statuses_.data() + statuses_.bytes(), static_cast<unsigned char>(0));
 }
 
-void CudaSteps::check(const LaunchTable& table) {
+void CudaSteps::check() {
   auto* const words = reinterpret_cast<int32_t*>(statuses_.data());
   const size_t count = statuses_.bytes() / sizeof(int32_t);
   int32_t* const bad = std::find_if(words, words + count, [](int32_t word) { return word != 0; });
   if (bad == words + count) return;
   const int32_t status = *bad;
   clear();
-  table.fail_step(static_cast<size_t>(bad - words), status);
+  fail_step(engine_, static_cast<size_t>(bad - words), status);
 }
 
 }  // namespace braze

@@ -20,7 +20,7 @@ class CudaSteps {
   // step may be told so.
   bool issue(LaunchTable& table, size_t step, CuHandle stream, bool after_launch);
   // After a run: throws the error of the first step that reported bad data, and forgets it.
-  void check(const LaunchTable& table);
+  void check();
   void clear();  // what the steps of a run that failed reported
 
  private:

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,12 @@ struct Routine {
 class Engine;
 class LaunchTable;
 
+// What a context may be asked for beyond its profile; braze_context_options says what it means.
+struct ContextOptions {
+  int32_t priority = 0;
+  int32_t extra_streams = -1;
+};
+
 // Runs the launch tables of one context on a device that is not the host.
 class Runner {
  public:
@@ -33,6 +40,12 @@ class Runner {
   // One entry a binding; waits for the outputs. Throws what the steps report.
   virtual void run(LaunchTable& table, const braze_memory* memory,
                    const braze_run_options& options) = 0;
+  // The same as work of a stream of the device: returns when all is enqueued. Memory must be the
+  // device's or pinned.
+  virtual void enqueue(LaunchTable& table, const braze_memory* memory,
+                       const braze_run_options& options, void* stream) = 0;
+  // Waits for what was enqueued; throws what its steps reported.
+  virtual void synchronize() = 0;
   // The table goes away, or the memory it points to: waits for its runs.
   virtual void forget(const LaunchTable& table) noexcept = 0;
 };
@@ -53,9 +66,17 @@ class Device {
   // Memory aligned as any plan may ask, zero at first. Throws an execution error without memory.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory, int64_t bytes) noexcept = 0;
+  // The same of the host's memory that the device copies best.
+  virtual void* allocate_pinned(int64_t bytes) { return allocate(bytes); }
+  virtual void release_pinned(void* memory, int64_t bytes) noexcept { release(memory, bytes); }
+  // Between any two places of the host or this device; waits.
+  virtual void copy(void* to, const void* from, int64_t bytes) {
+    std::memmove(to, from, static_cast<size_t>(bytes));
+  }
   // Null where the host's executor runs the steps. The engine must outlive it.
-  virtual std::unique_ptr<Runner> runner(const Engine& engine) {
+  virtual std::unique_ptr<Runner> runner(const Engine& engine, const ContextOptions& options) {
     (void)engine;
+    (void)options;
     return nullptr;
   }
 };

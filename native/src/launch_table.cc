@@ -133,9 +133,7 @@ void LaunchTable::point(const std::vector<unsigned char*>& addresses) {
   }
 }
 
-// Two steps must not overlap in time when one waits for the other, or when different buffers of
-// theirs share bytes of the arena (memory reused after its last reader).
-bool LaunchTable::conflicts(size_t earlier, size_t later) {
+bool LaunchTable::must_follow(size_t earlier, size_t later) {
   const Plan& plan = engine_.plan();
   const Straight a(*plan.every_step[earlier]);
   const Straight b(*plan.every_step[later]);
@@ -166,7 +164,7 @@ const std::vector<Phase>& LaunchTable::phases(size_t segment) {
     for (size_t other = current.begin; joins && other < step; ++other) {
       // Two serial steps run one after the other on worker 0 anyway.
       const bool ordered = !entries_[other].parallel && !entries_[step].parallel;
-      joins = ordered || !conflicts(other, step);
+      joins = ordered || !must_follow(other, step);
     }
     if (!joins) {
       phases.push_back(current);
@@ -181,13 +179,13 @@ const std::vector<Phase>& LaunchTable::phases(size_t segment) {
 
 void LaunchTable::check_statuses(size_t begin, size_t end) {
   for (size_t step = begin; step < end; ++step) {
-    if (statuses_[step] != 0) fail_step(step, statuses_[step]);
+    if (statuses_[step] != 0) fail_step(engine_, step, statuses_[step]);
   }
 }
 
-void LaunchTable::fail_step(size_t step, int32_t status) const {
+void fail_step(const Engine& engine, size_t step, int32_t status) {
   const bool index = status == BRAZE_KERNEL_INDEX_OUT_OF_RANGE;
-  fail(BRAZE_ERROR_EXECUTION, describe(engine_, step), ": ",
+  fail(BRAZE_ERROR_EXECUTION, describe(engine, step), ": ",
        index ? "an index in the data is out of range"
              : "the data has a value the op does not allow",
        " (status ", status, "); check the inputs of this run");

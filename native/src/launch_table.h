@@ -19,6 +19,9 @@ struct Phase {
   bool parallel;  // any of them is
 };
 
+// Throws the execution error of a step that reported bad data.
+[[noreturn]] void fail_step(const Engine& engine, size_t step, int32_t status);
+
 // Steps and segments are numbered as in the plan. Segments that use sizes of the run are set up when
 // the run comes to them, others once.
 class LaunchTable {
@@ -63,7 +66,9 @@ class LaunchTable {
   const std::vector<Phase>& phases(size_t segment);
   // Throws the execution error of the first step in [begin, end) that reported bad data.
   void check_statuses(size_t begin, size_t end);
-  [[noreturn]] void fail_step(size_t step, int32_t status) const;
+  // Whether two steps of a list must not overlap in time: one waits for the other, or different
+  // buffers of theirs share bytes of the arena (memory reused after its last reader).
+  bool must_follow(size_t earlier, size_t later);
   // Ends a run.
   void finish() { memory_.finish(); }
   // After a run, also one that was given up halfway, so that the next one starts clean.
@@ -97,7 +102,6 @@ class LaunchTable {
   void add_step(size_t step);
   void fill(size_t step, bool patch);
   void set_up(size_t segment);
-  bool conflicts(size_t earlier, size_t later);
 
   const Engine& engine_;
   Shapes shapes_;

@@ -10,29 +10,12 @@
 namespace braze::test {
 
 constexpr int64_t kCudaColumns = 16;
-constexpr int kCudaMaxRows = 64;
+// y = checked(x + w), x with a tensor map: 3 (x + w), and an error for a sum below zero; w = 0, 1, 2,
+// ...
+std::string cuda_engine(const char* capability = "sm_90", int max_rows = 64);
 
-// y = checked(x + w), x with a tensor map: 3 (x + w), and an error for a sum below zero; w = 0, 1, 2, ...
-inline std::string cuda_engine(const char* capability = "sm_90") {
-  constexpr int64_t room = kCudaMaxRows * kCudaColumns * 4;
-  PlanBuilder b(capability);
-  const int n = b.axis_symbol("n", 0, 0, kCudaMaxRows);
-  const int columns = b.size(kCudaColumns);
-  const int count = b.size("mul", n, columns);
-  const int bytes = b.size("mul", count, b.size(4));
-  const int x = b.input("x", "float32", {n, columns}, bytes);
-  const int y = b.output("y", "float32", {n, columns}, bytes);
-  const int w = b.weight(bytes, 0);
-  const int sum = b.arena(bytes, room);
-  const int kept = b.arena(bytes, room);
-  b.main({b.launch("add", {{x, -1}, {w, -1}, {sum, -1}}, {count}, false, {},
-                   PlanBuilder::map(0, {n, columns}, {columns}, {8, 16})),
-          b.copy({sum, -1}, {kept, -1}, bytes),
-          b.launch("checked", {{kept, -1}, {y, -1}}, {count}, false, {1})});
-  std::vector<float> weights(room / 4);
-  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i);
-  return b.engine({reinterpret_cast<const char*>(weights.data()), room});
-}
+// The same y, by three branches x + w that are added. share: they use the same memory in turn.
+std::string cuda_branches(bool share);
 
 // Calls that may fail one after the other: the first failure ends a use, all is destroyed.
 struct CudaUse {
@@ -42,20 +25,32 @@ struct CudaUse {
   CudaUse& operator=(const CudaUse&) = delete;
 
   braze_status load() { return braze_engine_load_memory(file.data, size, BRAZE_BORROW, 1, &engine); }
-  braze_status create() { return braze_context_create(engine, -1, &context); }
+  braze_status create(int32_t extra_streams = -1, int32_t priority = 0) {
+    const braze_context_options options = {sizeof(options), -1, priority, extra_streams};
+    return braze_context_create_with(engine, &options, &context);
+  }
 
   // Right results, or a status.
-  braze_status run(int64_t rows, float first = 1.F) {
+  braze_status run(int64_t rows, float first = 1.F, int32_t flags = 0,
+                   braze_run_times* times = nullptr) {
     std::vector<float> x(static_cast<size_t>(rows * kCudaColumns), first);
     std::vector<float> y(x.size(), -1.F);
     const int64_t dims[] = {rows, kCudaColumns};
     const auto bytes = static_cast<int64_t>(x.size() * 4);
     const braze_memory memory[] = {{x.data(), bytes}, {y.data(), bytes}};
-    const braze_status status = braze_context_run(context, dims, 2, memory, 2, nullptr);
-    for (size_t i = 0; status == BRAZE_OK && i < y.size(); ++i) {
-      CHECK(y[i] == 3.F * (first + static_cast<float>(i)));
-    }
+    braze_run_options options = {};
+    options.struct_size = sizeof(options);
+    options.flags = flags;
+    options.times = times;
+    const braze_status status = braze_context_run(context, dims, 2, memory, 2, &options);
+    if (status == BRAZE_OK) CHECK(is_right(y.data(), y.size(), first));
     return status;
+  }
+  static bool is_right(const float* y, size_t count, float first = 1.F) {
+    for (size_t i = 0; i < count; ++i) {
+      if (y[i] != 3.F * (first + static_cast<float>(i))) return false;
+    }
+    return true;
   }
 
   void end() {
@@ -71,9 +66,26 @@ struct CudaUse {
   braze_context* context = nullptr;
 };
 
+// Memory of an engine's device or pinned memory.
+struct CudaBuffer {
+  CudaBuffer(braze_engine* engine, int32_t space, size_t floats) {
+    CHECK_OK(braze_buffer_create(engine, space, static_cast<int64_t>(floats * 4), &buffer));
+    data = static_cast<float*>(braze_buffer_data(buffer));
+  }
+  ~CudaBuffer() { braze_buffer_destroy(buffer); }
+  CudaBuffer(const CudaBuffer&) = delete;
+  CudaBuffer& operator=(const CudaBuffer&) = delete;
+
+  braze_buffer* buffer = nullptr;
+  float* data = nullptr;
+};
+
 inline bool says(const char* text) {
   return std::string(braze_last_error()).find(text) != std::string::npos;
 }
+
+// Lines of the stub's log that start with `line`.
+int count_of(const char* line);
 
 // Nothing is alive, no memory was misused; then forgets all.
 inline void check_clean(const char* file, int line) {

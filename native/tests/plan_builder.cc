@@ -96,9 +96,9 @@ std::string PlanBuilder::library(const char* routine, std::vector<Ref> buffers,
              ",\"after\":[],\"tactic\":\"\",", kRest, "}");
 }
 
-std::string PlanBuilder::copy(Ref source, Ref target, int bytes) const {
+std::string PlanBuilder::copy(Ref source, Ref target, int bytes, std::vector<int> after) const {
   return cat("{\"kind\":\"copy\",\"source\":", ref(source), ",\"target\":", ref(target),
-             ",\"bytes\":", bytes, ",\"name\":\"copy\",\"after\":[],", kRest, "}");
+             ",\"bytes\":", bytes, ",\"name\":\"copy\",\"after\":", list(after), ",", kRest, "}");
 }
 
 std::string PlanBuilder::sizes(std::vector<Ref> known) const {

@@ -46,6 +46,10 @@ class PlanBuilder {
   }
   // In the arena, at a place of its own of `room` bytes.
   int arena(int bytes, int64_t room);
+  // Where another buffer of the arena lies.
+  int arena_over(int other, int bytes) {
+    return buffer("arena", bytes, places_.at(static_cast<size_t>(other)));
+  }
   // Of a size known in the run, with memory of its own.
   int own(int bytes) { return buffer("arena", bytes, -1); }
   int weight(int bytes, int64_t offset) { return buffer("weight", bytes, -1, offset); }
@@ -64,7 +68,7 @@ class PlanBuilder {
                          const std::vector<int>& box);
   std::string library(const char* routine, std::vector<Ref> buffers, std::vector<int> params,
                       const char* attributes) const;
-  std::string copy(Ref source, Ref target, int bytes) const;
+  std::string copy(Ref source, Ref target, int bytes, std::vector<int> after = {}) const;
   // {symbol's size, size or -1}
   std::string sizes(std::vector<Ref> known) const;
   std::string branch(Ref condition, int then, int otherwise) const;

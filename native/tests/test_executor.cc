@@ -28,7 +28,7 @@ braze_status run(braze_context* context, std::vector<float>& x, std::vector<floa
   const int64_t dims[] = {static_cast<int64_t>(x.size()) / kChainColumns, kChainColumns};
   const braze_memory memory[] = {{x.data(), static_cast<int64_t>(x.size()) * 4},
                                  {y.data(), static_cast<int64_t>(y.size()) * 4}};
-  const braze_run_options options = {sizeof(options), workers, 0, nullptr, nullptr, nullptr, nullptr};
+  const braze_run_options options = {sizeof(options), workers, 0, nullptr, nullptr, nullptr, nullptr, nullptr};
   return braze_context_run(context, dims, 2, memory, 2, &options);
 }
 
@@ -203,7 +203,7 @@ void test_profile_hook() {
     CHECK(ns >= 0);
     static_cast<std::vector<int32_t>*>(user)->push_back(step);
   };
-  const braze_run_options options = {sizeof(options), 2, 0, note, nullptr, &steps, nullptr};
+  const braze_run_options options = {sizeof(options), 2, 0, note, nullptr, &steps, nullptr, nullptr};
   CHECK_OK(braze_context_run(context, dims, 2, memory, 2, &options));
   CHECK((steps == std::vector<int32_t>{0, 1, 2, 3, 4}));
   CHECK(same_bits(y, braze::test::chain_reference(chain, x)));
@@ -247,7 +247,7 @@ void test_fork_during_a_run() {
     };
     const int64_t dims[] = {4, kChainColumns};
     const braze_memory memory[] = {{x.data(), 256}, {y.data(), 256}};
-    const braze_run_options options = {sizeof(options), 2, 0, pause, nullptr, nullptr, nullptr};
+    const braze_run_options options = {sizeof(options), 2, 0, pause, nullptr, nullptr, nullptr, nullptr};
     CHECK_OK(braze_context_run(context, dims, 2, memory, 2, &options));
   });
   while (stage != 1) std::this_thread::yield();

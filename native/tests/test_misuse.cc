@@ -107,7 +107,7 @@ void test_a_callback_may_not_call_its_context() {
   const auto call = [](void*, int32_t, int64_t) {
     refused += target->run() == BRAZE_ERROR_EXECUTION && says("callback");
   };
-  const braze_run_options options = {sizeof(options), 1, 0, call, nullptr, nullptr, nullptr};
+  const braze_run_options options = {sizeof(options), 1, 0, call, nullptr, nullptr, nullptr, nullptr};
   CHECK_OK(bench.run(&options));
   CHECK(refused == 3);
   CHECK_OK(bench.run());
@@ -117,7 +117,7 @@ void test_a_callback_that_throws_ends_the_run() {
   const LoadedChain loaded({3, 64, true, "x86-64"});
   Bench bench(loaded);
   const auto thrower = [](void*, int32_t, int64_t) { throw 7; };
-  braze_run_options options = {sizeof(options), 2, 0, thrower, nullptr, nullptr, nullptr};
+  braze_run_options options = {sizeof(options), 2, 0, thrower, nullptr, nullptr, nullptr, nullptr};
   CHECK(bench.run(&options) == BRAZE_ERROR_EXECUTION && says("std::exception"));
   CHECK_OK(bench.run());
   braze_stream* stream = nullptr;

@@ -28,6 +28,7 @@ enum StubSetting {
   kStubCapability,    // 90 at first
   kStubMemory,        // bytes of the device; unlimited at first
   kStubRefuseUpdate,  // graphs cannot be updated
+  kStubMemoryOf,      // the number of the device that all memory is said to be of; 0 at first
   kStubSettings,
 };
 void stub_set(int setting, int64_t value);

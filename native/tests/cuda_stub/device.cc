@@ -29,7 +29,7 @@ API void stub_reset() {
   s.failed = s.sticky = false;
   s.log.clear();
   s.violations.clear();
-  const int64_t first[kStubSettings] = {13000, 1, 90, INT64_MAX, 0};
+  const int64_t first[kStubSettings] = {13000, 1, 90, INT64_MAX, 0, 0};
   std::copy(first, first + kStubSettings, s.settings);
 }
 

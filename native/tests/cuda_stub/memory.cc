@@ -54,12 +54,25 @@ API int cuMemFreeHost(void* memory) {
   return call.code;
 }
 
-API int cuPointerGetAttribute(void* out, int attribute, Address address) {
-  const Call call("pointer attribute");
+// Like the driver's: what it does not know has type 0.
+API int cuPointerGetAttributes(unsigned count, int* attributes, void** results, Address address) {
+  const Call call("pointer attributes");
   if (call.code) return call.code;
   const bool device = inside(state().device, address, 0);
-  if (attribute != 2 || (!device && !inside(state().pinned, address, 0))) return kInvalidValue;
-  *static_cast<int*>(out) = device ? 2 : 1;
+  const bool pinned = inside(state().pinned, address, 0);
+  for (unsigned i = 0; i < count; ++i) {
+    const int type = device ? 2 : pinned ? 1 : 0;
+    const auto number = static_cast<int>(state().settings[kStubMemoryOf]);
+    *static_cast<int*>(results[i]) = attributes[i] == 2 ? type : number;
+  }
+  return 0;
+}
+
+API int cuMemcpy(Address to, Address from, size_t bytes) {
+  const Call call("copy " + number(bytes));
+  if (call.code) return call.code;
+  drain_all();
+  copy(to, from, bytes);
   return 0;
 }
 

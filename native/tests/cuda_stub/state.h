@@ -70,6 +70,7 @@ struct Item {
   Work work;
   std::shared_ptr<Event> wait;  // or this
   uint64_t ticket = 0;
+  struct Stream* recorded_on = nullptr;
 };
 
 struct Stream {
@@ -98,7 +99,7 @@ struct State {
   int fail_code = 0;
   bool sticky = false;
   bool failed = false;
-  int64_t settings[kStubSettings] = {13000, 1, 90, INT64_MAX, 0};
+  int64_t settings[kStubSettings] = {13000, 1, 90, INT64_MAX, 0, 0};
   std::string log, violations, live_text;
   std::map<Address, size_t> device, pinned;
   std::map<Stream*, std::unique_ptr<Stream>> streams;
@@ -123,6 +124,10 @@ class Call {
     s.log += text + "\n";
     if (s.fail_at && s.calls == s.fail_at) s.failed = true;
     if (s.failed && (s.sticky || s.calls == s.fail_at)) code = s.fail_code;
+    if (code && s.sticky) {  // the device does nothing more
+      s.null_stream.queue.clear();
+      for (auto& [_, stream] : s.streams) stream->queue.clear();
+    }
     if (!code && needs_context && !current_contexts) code = kInvalidContext;
   }
   int code = 0;

@@ -28,7 +28,7 @@ static void run(const Item& item) {
   if (!item.wait) return item.work();
   const std::shared_ptr<Event> event = item.wait;
   if (event->done < item.ticket) {
-    drain(*event->stream, [&] { return event->done >= item.ticket; });
+    drain(*item.recorded_on, [&] { return event->done >= item.ticket; });
   }
 }
 
@@ -56,7 +56,7 @@ int put(void* handle, Work work) {
     stream->capture->nodes.push_back({std::move(work), stream->frontier});
     stream->frontier = {stream->capture->nodes.size() - 1};
   } else {
-    stream->queue.push_back({std::move(work), nullptr, 0});
+    stream->queue.push_back({std::move(work), nullptr, 0, nullptr});
   }
   return 0;
 }
@@ -88,11 +88,10 @@ API int cuStreamDestroy_v2(void* stream) {
 
 API int cuStreamSynchronize(void* stream) {
   const Call call("wait" + name_of(stream));
-  if (call.code) return call.code;
   Stream* const s = stream_of(stream);
   if (!s || s->capture) return kInvalidHandle;
   drain(*s);
-  return 0;
+  return call.code;
 }
 
 API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
@@ -103,10 +102,11 @@ API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   if (!s || found == state().events.end()) return kInvalidHandle;
   const std::shared_ptr<Event>& e = found->second;
   if (e->capture) {
+    if (s->capture != e->capture) s->frontier.clear();
     s->capture = e->capture;
     s->frontier.insert(e->nodes.begin(), e->nodes.end());
   } else if (e->stream) {
-    s->queue.push_back({nullptr, e, e->recorded});
+    s->queue.push_back({nullptr, e, e->recorded, e->stream});
   }
   return 0;
 }
@@ -144,12 +144,11 @@ API int cuEventRecord(void* event, void* stream) {
 
 API int cuEventSynchronize(void* event) {
   const Call call("wait for event");
-  if (call.code) return call.code;
   const auto found = state().events.find(static_cast<Event*>(event));
   if (found == state().events.end()) return kInvalidHandle;
   const std::shared_ptr<Event> e = found->second;
-  if (e->stream) drain(*e->stream, [&] { return e->done >= e->recorded; });
-  return 0;
+  if (e->done < e->recorded) drain(*e->stream, [&] { return e->done >= e->recorded; });
+  return call.code;
 }
 
 API int cuEventElapsedTime(float* out, void*, void*) {

@@ -95,7 +95,7 @@ class RunOptions(ctypes.Structure):
     _fields_ = (
         ("struct_size", c_uint64),
         ("num_workers", c_int32),
-        ("reserved", c_int32),
+        ("flags", c_int32),
         ("profile", PROFILE_FN),
         ("debug", DEBUG_FN),
         ("user", c_void_p),

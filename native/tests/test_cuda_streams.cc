@@ -1,0 +1,257 @@
+// Runs on streams of a GPU against the stub: order, copies, branches, memory of the caller.
+#include <algorithm>
+#include <string>
+
+#include "cuda_network.h"
+
+extern "C" {
+int cuDevicePrimaryCtxRetain(void**, int);
+int cuDevicePrimaryCtxRelease_v2(int);
+int cuCtxPushCurrent_v2(void*);
+int cuCtxPopCurrent_v2(void**);
+int cuStreamCreateWithPriority(void**, unsigned, int);
+int cuStreamDestroy_v2(void*);
+int cuStreamSynchronize(void*);
+}
+
+namespace {
+
+using namespace braze::test;
+
+// A loaded network, a context, and streams of the program.
+struct Bench {
+  explicit Bench(const std::string& engine, int32_t extra_streams = -1) : use(engine) {
+    stub_reset();
+    CHECK_OK(use.load());
+    CHECK_OK(use.create(extra_streams));
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxPushCurrent_v2(context);
+    for (void*& s : streams) cuStreamCreateWithPriority(&s, 1, 0);
+    stub_clear_log();
+  }
+  ~Bench() {
+    for (void* s : streams) cuStreamDestroy_v2(s);
+    cuCtxPopCurrent_v2(&context);
+    cuDevicePrimaryCtxRelease_v2(0);
+    use.end();
+    CHECK_CLEAN();
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+
+  // x of 4 rows, then y, bound.
+  void bind(float* memory) {
+    const int64_t dims[] = {4, kCudaColumns};
+    CHECK_OK(braze_context_set_shapes(use.context, dims, 2));
+    CHECK_OK(braze_context_bind(use.context, 0, memory, 256));
+    CHECK_OK(braze_context_bind(use.context, 1, memory + 64, 256));
+  }
+  braze_status enqueue(int stream) {
+    return braze_context_enqueue_cuda(use.context, streams[stream], nullptr);
+  }
+
+  CudaUse use;
+  void* context = nullptr;
+  void* streams[2] = {};
+};
+
+std::vector<float> filled(float value) { return std::vector<float>(64, value); }
+
+void test_a_run_on_a_stream_does_not_wait() {
+  Bench bench(cuda_engine());
+  {
+    const CudaBuffer memory(bench.use.engine, BRAZE_SPACE_DEVICE, 128);
+    const std::vector<float> x = filled(1.F);
+    CHECK_OK(braze_engine_copy(bench.use.engine, memory.data, x.data(), 256));
+    bench.bind(memory.data);
+    CHECK_OK(bench.enqueue(0));
+    stub_clear_log();
+    CHECK_OK(bench.enqueue(0));
+    CHECK(count_of("wait s") == 0 && count_of("launch graph") == 1 && count_of("capture") == 0);
+    CHECK(count_of("to ") == 0 && count_of("on device") == 0 && count_of("allocate") == 0);
+    CHECK_OK(braze_context_synchronize(bench.use.context));
+    std::vector<float> y(64);
+    CHECK_OK(braze_engine_copy(bench.use.engine, y.data(), memory.data + 64, 256));
+    CHECK(CudaUse::is_right(y.data(), y.size()));
+  }
+}
+
+// Pinned memory is copied as work of the stream; other memory of the host is refused.
+void test_memory_of_the_host() {
+  Bench bench(cuda_engine());
+  {
+    const CudaBuffer memory(bench.use.engine, BRAZE_SPACE_PINNED, 128);
+    for (size_t i = 0; i < 64; ++i) memory.data[i] = 1.F;
+    bench.bind(memory.data);
+    CHECK_OK(bench.enqueue(1));  // makes what is needed
+    CHECK(cuStreamSynchronize(bench.streams[1]) == 0);
+    std::fill(memory.data + 64, memory.data + 128, 0.F);
+    stub_clear_log();
+    CHECK_OK(bench.enqueue(1));
+    CHECK(count_of("to device 256 s") == 1 && count_of("to host 256 s") == 1 && count_of("wait s") == 0);
+    CHECK(memory.data[64] == 0.F);  // nothing has run yet
+    CHECK(cuStreamSynchronize(bench.streams[1]) == 0);
+    CHECK(CudaUse::is_right(memory.data + 64, 64));
+    std::vector<float> pageable(128);
+    bench.bind(pageable.data());
+    CHECK(bench.enqueue(1) == BRAZE_ERROR_BINDING && says("'x'") && says("pageable"));
+  }
+}
+
+// The runs of a context use the same memory: one on another stream waits for the one before.
+void test_runs_of_a_context_follow_each_other() {
+  Bench bench(cuda_engine());
+  {
+    const CudaBuffer first(bench.use.engine, BRAZE_SPACE_PINNED, 128);
+    const CudaBuffer second(bench.use.engine, BRAZE_SPACE_PINNED, 128);
+    for (size_t i = 0; i < 64; ++i) first.data[i] = 1.F;
+    for (size_t i = 0; i < 64; ++i) second.data[i] = 2.F;
+    bench.bind(first.data);
+    CHECK_OK(bench.enqueue(0));
+    bench.bind(second.data);
+    CHECK_OK(bench.enqueue(1));
+    CHECK(cuStreamSynchronize(bench.streams[1]) == 0);
+    CHECK(CudaUse::is_right(second.data + 64, 64, 2.F));
+    CHECK(CudaUse::is_right(first.data + 64, 64, 1.F));
+    CHECK_OK(bench.enqueue(0));
+    CHECK_OK(bench.use.run(4));  // and so does one on the context's own stream
+    CHECK_OK(bench.use.run(5));  // also with other memory
+  }
+}
+
+void test_bad_data_shows_later() {
+  Bench bench(cuda_engine());
+  {
+    const CudaBuffer memory(bench.use.engine, BRAZE_SPACE_PINNED, 128);
+    for (size_t i = 0; i < 64; ++i) memory.data[i] = -5.F;
+    bench.bind(memory.data);
+    CHECK_OK(bench.enqueue(0));
+    CHECK(braze_context_synchronize(bench.use.context) == BRAZE_ERROR_EXECUTION && says("'checked'"));
+    CHECK_OK(braze_context_synchronize(bench.use.context));
+    CHECK_OK(bench.enqueue(0));
+    CHECK(cuStreamSynchronize(bench.streams[0]) == 0);
+    CHECK(bench.enqueue(0) == BRAZE_ERROR_EXECUTION && says("'checked'"));
+    CHECK_OK(bench.use.run(4));
+  }
+}
+
+// Large inputs and outputs go by way of pinned chunks, of which several are on the way.
+void test_large_tensors_are_copied_in_chunks() {
+  constexpr int64_t rows = 1 << 17;  // 8 MiB
+  Bench bench(cuda_engine("sm_90", rows));
+  CHECK_OK(bench.use.run(rows));
+  CHECK(count_of("to device 1048576 s") == 8 && count_of("to host 1048576 s") == 8);
+  CHECK(count_of("allocate pinned 1048576") == 4);
+  stub_clear_log();
+  CHECK_OK(bench.use.run(rows - 5));
+  CHECK(count_of("allocate pinned") == 0 && count_of("to device 1048256 s") == 1);
+}
+
+void test_branches_run_side_by_side() {
+  for (const int32_t extra : {0, 1, 2, 5}) {
+    for (const bool share : {false, true}) {
+      Bench bench(cuda_branches(share), extra);
+      CHECK_OK(bench.use.run(4));
+      CHECK_OK(bench.use.run(64));
+      const int streams = share ? std::min(extra, 1) : std::min(extra, 2);
+      CHECK(count_of("stream ") == streams);
+      CHECK((count_of("wait for event s") == 0) == (streams == 0));
+      CHECK_OK(bench.use.run(64, 1.F, BRAZE_RUN_NO_GRAPH));
+    }
+  }
+  Bench chain(cuda_engine(), 5);  // nothing to do side by side
+  CHECK_OK(chain.use.run(4));
+  CHECK(count_of("stream ") == 0 && count_of("wait for event s") == 0);
+}
+
+void test_ways_to_run() {
+  Bench bench(cuda_engine());
+  CHECK_OK(bench.use.run(4, 1.F, BRAZE_RUN_NO_GRAPH));
+  CHECK(count_of("capture") == 0 && count_of("kernel") == 2);
+  CHECK_OK(bench.use.run(4, 1.F, BRAZE_RUN_SLEEP));
+  CHECK(count_of("launch graph") == 1 && count_of("wait for event") > 0);
+  CHECK(bench.use.run(4, 1.F, 4) == BRAZE_ERROR_EXECUTION && says("flags"));
+  braze_run_times times = {};
+  CHECK(bench.use.run(4, 1.F, 0, &times) == BRAZE_ERROR_EXECUTION && says("struct_size"));
+  times.struct_size = sizeof(times);
+  CHECK_OK(bench.use.run(4, 1.F, 0, &times));
+  CHECK(times.h2d_ns == 500000 && times.compute_ns == 500000 && times.d2h_ns == 500000);
+  CHECK(times.enqueue_ns > 0);
+}
+
+void test_priorities() {
+  stub_reset();
+  CudaUse use(cuda_engine());
+  CHECK_OK(use.load());
+  CHECK_OK(use.create(-1, 3));
+  CHECK(count_of("stream -3") == 1);
+  use.end();
+  CHECK_OK(use.load());
+  CHECK(use.create(-1, -1) == BRAZE_ERROR_EXECUTION && says("priority"));
+  CHECK(use.create(-2) == BRAZE_ERROR_EXECUTION && says("extra_streams"));
+  use.end();
+  CHECK_CLEAN();
+}
+
+void test_memory_of_another_gpu_is_refused() {
+  Bench bench(cuda_engine());
+  {
+    const CudaBuffer memory(bench.use.engine, BRAZE_SPACE_DEVICE, 128);
+    bench.bind(memory.data);
+    stub_set(kStubMemoryOf, 1);
+    CHECK(bench.enqueue(0) == BRAZE_ERROR_BINDING && says("'x' lies on GPU 1"));
+    stub_set(kStubMemoryOf, 0);
+    CHECK_OK(bench.enqueue(0));
+  }
+}
+
+// An address that kernels cannot use is copied on the device.
+void test_unaligned_memory_is_copied_on_the_device() {
+  Bench bench(cuda_engine());
+  {
+    const CudaBuffer memory(bench.use.engine, BRAZE_SPACE_DEVICE, 132);
+    const std::vector<float> x = filled(1.F);
+    CHECK_OK(braze_engine_copy(bench.use.engine, memory.data + 1, x.data(), 256));
+    bench.bind(memory.data + 1);
+    CHECK_OK(bench.enqueue(0));
+    CHECK(count_of("on device 256 s") == 3);  // one is a step
+    CHECK_OK(braze_context_synchronize(bench.use.context));
+    std::vector<float> y(64);
+    CHECK_OK(braze_engine_copy(bench.use.engine, y.data(), memory.data + 65, 256));
+    CHECK(CudaUse::is_right(y.data(), y.size()));
+  }
+}
+
+void test_streams_of_a_gpu_are_for_engines_of_one() {
+  const std::string file = chain_engine({});
+  CudaUse use(file);
+  CHECK_OK(use.load());
+  CHECK_OK(use.create());
+  CHECK(braze_context_enqueue_cuda(use.context, nullptr, nullptr) == BRAZE_ERROR_EXECUTION);
+  CHECK(says("runs on the host"));
+  CHECK_OK(braze_context_synchronize(use.context));
+  const CudaBuffer memory(use.engine, BRAZE_SPACE_PINNED, 16);  // of the host here
+  memory.data[15] = 1.F;
+  CHECK_OK(braze_engine_copy(use.engine, memory.data, memory.data + 8, 32));
+  CHECK(memory.data[7] == 1.F);
+  braze_buffer* none = nullptr;
+  CHECK(braze_buffer_create(use.engine, 7, 1, &none) == BRAZE_ERROR_EXECUTION);
+  CHECK(braze_buffer_create(use.engine, 0, -1, &none) == BRAZE_ERROR_EXECUTION);
+}
+
+}  // namespace
+
+int main() {
+  test_a_run_on_a_stream_does_not_wait();
+  test_memory_of_the_host();
+  test_runs_of_a_context_follow_each_other();
+  test_bad_data_shows_later();
+  test_large_tensors_are_copied_in_chunks();
+  test_branches_run_side_by_side();
+  test_ways_to_run();
+  test_priorities();
+  test_memory_of_another_gpu_is_refused();
+  test_unaligned_memory_is_copied_on_the_device();
+  test_streams_of_a_gpu_are_for_engines_of_one();
+  return 0;
+}
