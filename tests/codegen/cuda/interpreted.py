@@ -11,21 +11,23 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from braze.codegen.cuda.packing import pack_taps
+from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import nest_sources
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.tile import Tile
+from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, evaluate, sym
 from braze.core.dtypes import F16, F32, I32, I64, U64, DType
-from braze.expr.loops import TensorSpec
-from braze.expr.scalar import hole
+from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
+from braze.expr.scalar import axis, cast, hole, load
 from braze.fusion.kernel import AnchorKernel
 from braze.ir.graph import TensorType
 from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, SelectSpec
+from braze.ops.pointwise.activation import Gelu
 from braze.ops.product.attention import FusedAttention
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.interpreter import Array, run
@@ -47,15 +49,34 @@ def test_nests(case: Case, columns: int) -> None:
         np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=2e-6, atol=1e-6)
 
 
-def _compare(kernel: AnchorKernel, inputs: Sequence[Array], env: dict[str, int]) -> None:
+@pytest.mark.parametrize("kind", ["none", "tanh"])
+def test_every_gelu_of_a_float16_is_within_a_rounding(kind: str) -> None:
+    """|x / 2 * (error of erf)| < 6e-7 and of tanh less than |x| * 1.5e-7 where that is not zero,
+    then one rounding."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = cast(load(0, (axis(0),), F16), F32)
+    store = Store(0, (axis(0),), cast(Gelu(kind).expr(wide), F16))
+    spec = TensorSpec(F16, (1 << 16,))
+    kernel = LoopKernel((spec,), (spec,), (LoopNest((1 << 16,), (), (), (store,)),))
+    (got,), _ = run(nest_sources(kernel, 1024, 1, 4), [x], kernel.outputs, {})
+    with np.errstate(all="ignore"):
+        want = Gelu(kind).apply(x.astype(np.float64))
+        want = np.where(want == 0, 0, want).astype(np.float16)
+    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=2**-10, atol=2e-6)
+
+
+def _compare(
+    kernel: AnchorKernel, inputs: Sequence[Array], env: dict[str, int], split: int = 1
+) -> None:
     spec, stored = kernel.spec, list(inputs)
     if isinstance(spec, ConvSpec):
-        stored[1] = pack_taps(stored[1], spec.groups)
-        source = conv_source(kernel, Tile(16, 16, 32, 4, 2))
+        source = conv_source(kernel, Tile(16, 16, 32, 4, 2, split=split))
     elif isinstance(spec, AttentionSpec):
         source = attention_source(kernel, Tile(16, 16, 0, 4, 2))
     else:
-        source = matmul_source(kernel, Tile(16, 16, 16, 4, 2))
+        source = matmul_source(kernel, Tile(16, 16, 16, 4, 2, split=split))
+    for slot, packing in source.packings:
+        stored[slot] = pack_constant(stored[slot], packing)
     (got,), status = run([source], stored, [kernel.output], env)
     assert status == 0
     (want,) = run_kernel(kernel, inputs, env)
@@ -64,27 +85,31 @@ def _compare(kernel: AnchorKernel, inputs: Sequence[Array], env: dict[str, int])
 
 
 @pytest.mark.parametrize("kind", [k for k in harness.EPILOGUES if k != "exp"])
-@pytest.mark.parametrize("rows", [M, 17])
+@pytest.mark.parametrize(("rows", "split"), [(M, 1), (17, 1), (17, 2)])
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 @pytest.mark.parametrize(
     ("batch", "shared", "turned"), [((), True, False), ((2, 3), False, True), ((3,), True, False)]
 )
 def test_products(
-    batch: tuple[int, ...], shared: bool, turned: bool, dtype: DType, rows: Dim, kind: str
-) -> None:
+    batch: tuple[int, ...], shared: bool, turned: bool, dtype: DType, rows: Dim, split: int,
+    kind: str,
+) -> None:  # fmt: skip
     kernel = harness.matmul(batch, rows, 40, 33, shared=shared, turned=turned, kind=kind)
     kernel = typed(kernel, dtype)
     env = {"m": 17}
-    _compare(kernel, harness.random_inputs(kernel, env), env)
+    _compare(kernel, harness.random_inputs(kernel, env), env, split)
 
 
 @pytest.mark.parametrize("kind", harness.EPILOGUES)
+@pytest.mark.parametrize(("images", "split"), [(N, 1), (2, 1), (2, 3)])
 @pytest.mark.parametrize(
     ("channels", "size", "groups", "strides", "dilations", "pads"),
     [
         ((3, 10), (3, 3), 1, (2, 1), (1, 1), (1, 0, 1, 2)),
         ((80, 24), (1, 3), 2, (1, 1), (1, 2), (0, 1, 0, 1)),
         ((64, 17), (1, 1), 1, (2, 2), (1, 1), (0, 0, 0, 0)),
+        ((36, 16), (1, 1), 1, (1, 1), (1, 1), (0, 0, 0, 0)),
+        ((20, 12), (1, 3), 1, (1, 3), (1, 2), (0, 0, 0, 2)),
     ],
 )
 def test_convolutions(
@@ -95,13 +120,49 @@ def test_convolutions(
     dilations: tuple[int, int],
     pads: tuple[int, int, int, int],
     kind: str,
+    images: Dim,
+    split: int,
 ) -> None:
     kernel = harness.conv(
-        N, 9, 11, channels, size,
+        images, 9, 11, channels, size,
         groups=groups, strides=strides, dilations=dilations, pads=pads, kind=kind,
     )  # fmt: skip
     env = {"n": 2}
-    _compare(kernel, harness.random_inputs(kernel, env), env)
+    _compare(kernel, harness.random_inputs(kernel, env), env, split)
+
+
+@pytest.mark.parametrize("kind", harness.EPILOGUES)
+@pytest.mark.parametrize("tile", [WindowTile(4, 16, 1, 4), WindowTile(2, 32, 4, 4)])
+@pytest.mark.parametrize(
+    ("images", "channels", "size", "strides", "dilations", "pads"),
+    [
+        (N, 20, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+        (2, 16, (3, 5), (2, 2), (1, 2), (1, 0, 0, 3)),
+        (2, 33, (1, 4), (1, 3), (1, 1), (0, 2, 0, 1)),
+    ],
+)
+def test_depthwise_windows(
+    images: Dim,
+    channels: int,
+    size: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    tile: WindowTile,
+    kind: str,
+) -> None:
+    kernel = harness.conv(
+        images, 9, 11, (channels, channels), size,
+        groups=channels, strides=strides, dilations=dilations, pads=pads, kind=kind,
+    )  # fmt: skip
+    env = {"n": 2}
+    source = window_source(kernel, tile)
+    inputs = stored = harness.random_inputs(kernel, env)
+    for slot, packing in source.packings:
+        stored = [*stored[:slot], pack_constant(stored[slot], packing), *stored[slot + 1 :]]
+    (got,), status = run([source], stored, [kernel.output], env)
+    assert status == 0
+    np.testing.assert_allclose(got, run_kernel(kernel, inputs, env)[0], rtol=3e-5, atol=3e-5)
 
 
 @pytest.mark.parametrize("causal", [False, True])

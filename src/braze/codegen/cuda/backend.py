@@ -12,12 +12,15 @@ import numpy as np
 from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.measure import CudaWorkload
 from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.cuda.products import product_tactics
 from braze.codegen.cuda.tactics import (
     attention_tactics,
+    nest_blocks,
     nest_tactics,
-    product_tactics,
     select_tactics,
     tile_of,
+    window_of,
+    window_tactics,
 )
 from braze.codegen.cuda.target import SHARED_BYTES, CudaTarget
 from braze.codegen.cuda.triton.attention import attention_source
@@ -30,10 +33,11 @@ from braze.codegen.cuda.triton.cubin import (
     triton_version,
 )
 from braze.codegen.cuda.triton.matmul import matmul_source
-from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
+from braze.codegen.cuda.triton.nests import TritonSource, sources_of_nests
 from braze.codegen.cuda.triton.pool import compile_all
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.tile import Tile
+from braze.codegen.cuda.triton.window import is_depthwise, window_source
 from braze.core.config import Effort
 from braze.core.dtypes import BF16, F16, F32, I8, I32
 from braze.core.errors import CompileError, ConfigError, TargetError
@@ -124,8 +128,8 @@ class CudaBackend:
         if isinstance(spec, ConvSpec):
             if 1 not in constant:
                 return "its weight is not constant"
-            if spec.groups > 1 and spec.in_channels == spec.groups:
-                return "a depthwise window is no product"
+            if spec.groups > 1 and spec.in_channels == spec.groups and not is_depthwise(spec):
+                return "a window with several outputs a channel is no product"
         return None
 
     def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
@@ -137,6 +141,8 @@ class CudaBackend:
             return attention_tactics(kernel, effort)
         if isinstance(kernel.spec, SelectSpec):
             return select_tactics(effort)
+        if isinstance(kernel.spec, ConvSpec) and is_depthwise(kernel.spec):
+            return window_tactics(kernel, effort)
         return product_tactics(kernel, self.target.shared_bytes, effort)
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
@@ -176,7 +182,9 @@ class CudaBackend:
         """The launches of `kernel` by one of its tactics."""
         if isinstance(kernel, LoopKernel):
             p = {k: int(v) for k, v in tactic.parameters}
-            return nest_sources(kernel, p["rows"], p["columns"], p["warps"])
+            return sources_of_nests(kernel, nest_blocks(kernel, p))
+        if tactic.template == "window":
+            return (window_source(kernel, window_of(tactic)),)
         return (TEMPLATES[type(kernel.spec)](kernel, tile_of(tactic)),)
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:

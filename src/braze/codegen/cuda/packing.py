@@ -15,14 +15,22 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
     """`array` in the layout `packing` asks for, flat; raises CompileError for another backend's."""
     parameters = dict(packing.parameters)
     if packing.kind == "taps":
-        return pack_taps(array, parameters["groups"])
+        sizes = parameters["groups"], parameters["channels"], parameters["length"]
+        return pack_taps(array, *sizes)
+    if packing.kind == "window":  # [C, 1, *kernel] -> [tap][channel]
+        return np.ascontiguousarray(array.reshape(len(array), -1).T).reshape(-1)
     raise CompileError(
         f"packing {packing.kind!r} is not known to the CUDA backend; rebuild the engine"
     )
 
 
-def pack_taps(weight: NDArray[Any], groups: int) -> NDArray[Any]:
-    """[K, C/g, *kernel] -> [g][tap][input channel][output channel], flat."""
+def pack_taps(weight: NDArray[Any], groups: int, channels: int, length: int) -> NDArray[Any]:
+    """[K, C/g, *kernel] -> [g][output channel][tap][input channel], flat; zeros fill the input
+    channels of a tap up to `channels` and all of an output channel up to `length`."""
     out_channels, in_channels = weight.shape[:2]
-    taps = weight.reshape(groups, out_channels // groups, in_channels, -1)
-    return np.ascontiguousarray(taps.transpose(0, 3, 2, 1)).reshape(-1)
+    taps = weight.reshape(out_channels, in_channels, -1).transpose(0, 2, 1)
+    whole = np.zeros((out_channels, taps.shape[1], channels), weight.dtype)
+    whole[:, :, :in_channels] = taps
+    rows = np.zeros((out_channels, length), weight.dtype)
+    rows[:, : whole[0].size] = whole.reshape(out_channels, -1)
+    return rows.reshape(-1)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from braze.codegen.cuda.triton.attention import block
+from braze.codegen.cuda.triton.nests import turned_axis
 from braze.codegen.cuda.triton.tile import Tile
+from braze.codegen.cuda.triton.window import WindowTile
 from braze.core.config import Effort
 from braze.core.dims import Dim
 from braze.core.dtypes import F32
 from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, LoopNest
 from braze.fusion.kernel import AnchorKernel, Tactic
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec
+from braze.ops.lowering import AttentionSpec, ConvSpec
 
 MULTIPROCESSORS = 132  # what tile sizes aim to fill; a guess is enough where nothing is measured
 UNKNOWN_SIZE = 1024
 LARGEST_BLOCK = 8192
+RUNS = (1, 2, 4, 7, 8)  # neighbouring outputs of a depthwise window
 
-# rows, columns, depth, warps, stages
-TILES = (
-    (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4),
-    (128, 64, 64, 4, 3), (32, 64, 64, 4, 4), (32, 32, 64, 4, 4), (16, 64, 128, 4, 4),
-    (16, 32, 128, 2, 4), (128, 128, 32, 4, 4), (64, 256, 64, 8, 3), (64, 32, 64, 4, 4),
-    (32, 128, 64, 4, 3), (128, 32, 64, 4, 4), (16, 128, 64, 4, 4), (256, 64, 32, 4, 4),
-)  # fmt: skip
 # queries, keys, warps, stages
 ATTENTION_TILES = (
-    (64, 64, 4, 2), (128, 64, 8, 2), (128, 128, 8, 2), (64, 32, 4, 3), (32, 64, 4, 2),
-    (16, 64, 4, 2), (32, 128, 4, 2), (128, 32, 4, 3),
+    (16, 64, 4, 2), (16, 128, 4, 2), (32, 64, 4, 2), (32, 128, 4, 2), (64, 32, 4, 3),
+    (64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 4, 2), (128, 32, 4, 3), (128, 64, 8, 2),
+    (128, 64, 4, 3), (128, 128, 8, 2),
 )  # fmt: skip
 
 
@@ -39,11 +37,12 @@ def known(d: Dim) -> int:
 
 def tile_tactic(template: str, t: Tile) -> Tactic:
     """A tile as a tactic."""
+    split = (("split", t.split),) if t.split > 1 else ()
     return Tactic(
         template,
         (
             ("rows", t.rows), ("columns", t.columns), ("depth", t.depth),
-            ("warps", t.warps), ("stages", t.stages), ("precision", t.precision),
+            ("warps", t.warps), ("stages", t.stages), ("precision", t.precision), *split,
         ),
     )  # fmt: skip
 
@@ -52,44 +51,8 @@ def tile_of(tactic: Tactic) -> Tile:
     """The tile of a tactic."""
     p = dict(tactic.parameters)
     rows, columns, depth = int(p["rows"]), int(p["columns"]), int(p["depth"])
-    return Tile(rows, columns, depth, int(p["warps"]), int(p["stages"]), str(p["precision"]))
-
-
-def product_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tuple[Tactic, ...]:
-    """Tiles of a matrix product or convolution, ranked by waste and by how they fill the card."""
-    spec = kernel.spec
-    if isinstance(spec, MatmulSpec):
-        template, batch = "matmul", math.prod(known(d) for d in spec.batch)
-        rows, columns, depth = known(spec.m), known(spec.n), known(spec.k)
-    else:
-        assert isinstance(spec, ConvSpec)
-        template, batch = "conv", spec.groups
-        rows = math.prod(known(d) for d in (spec.batch, *spec.out_spatial))
-        columns = spec.out_channels // spec.groups
-        depth = math.prod(spec.kernel) * (spec.in_channels // spec.groups)
-    element = kernel.inputs[0].dtype
-    precision = "tf32x3" if element is F32 else "ieee"
-    deepest = max(16, 1 << (max(1, depth) - 1).bit_length())
-    if element is F32:
-        deepest = min(deepest, 32)
-    found: list[tuple[float, int, Tile]] = []
-    for r, c, wanted, warps, stages in TILES:
-        d = min(wanted, deepest)
-        if stages * (r + c) * d * element.itemsize > shared_bytes:
-            continue
-        tile = Tile(r, c, d, warps, stages, precision)
-        found.append((_cost(tile, batch, rows, columns, depth), len(found), tile))
-    found.sort(key=lambda f: f[:2])
-    return tuple(tile_tactic(template, t) for _, _, t in found[: max(1, 2 * effort.tactics)])
-
-
-def _cost(t: Tile, batch: int, rows: int, columns: int, depth: int) -> float:
-    """Relative time: waves of programs times the work of one, small tiles reading more."""
-    programs = batch * math.ceil(rows / t.rows) * math.ceil(columns / t.columns)
-    at_once = MULTIPROCESSORS * max(1, 8 // t.warps)
-    waves = math.ceil(programs / at_once)
-    work = t.rows * t.columns + 48 * (t.rows + t.columns)
-    return waves * (work * max(1, 8 // t.warps) * (depth + 64))
+    loop = int(p["warps"]), int(p["stages"]), str(p["precision"]), int(p.get("split", 1))
+    return Tile(rows, columns, depth, *loop)
 
 
 def attention_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...]:
@@ -103,7 +66,62 @@ def attention_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...
         if rows > 2 * max(16, queries) or (wide and rows * columns > 64 * 64):
             continue
         found.append(Tile(rows, columns, 16, warps, stages))
-    return tuple(tile_tactic("attention", t) for t in found[: max(1, effort.tactics)])
+    found.sort(key=lambda t: _attention_cost(spec, t))
+    kept = found[: 1 if effort.tactics == 1 else 2 * effort.tactics]
+    return tuple(tile_tactic("attention", t) for t in kept)
+
+
+def _attention_cost(spec: AttentionSpec, t: Tile) -> float:
+    """Microseconds, roughly: waves of programs times their steps over the keys."""
+    programs = known(spec.batch) * known(spec.heads) * math.ceil(known(spec.q_len) / t.rows)
+    steps = math.ceil(known(spec.kv_len) / t.columns)
+    heads = (block(spec.head_dim) + block(spec.value_dim)) / 64
+    step = 0.35 + 0.1 * t.rows * t.columns / 4096 * heads * (1 if t.warps == 4 else 0.7)
+    waves = math.ceil(programs / (MULTIPROCESSORS * max(1, 12 // t.warps)))
+    return waves * (0.5 + steps * step)
+
+
+def window_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...]:
+    """Tiles of a depthwise convolution: longer runs where there are enough of them."""
+    spec = kernel.spec
+    assert isinstance(spec, ConvSpec)
+    pixels = math.prod(known(d) for d in (spec.batch, *spec.out_spatial))
+    channels = min(128, 1 << (spec.out_channels - 1).bit_length())
+    found: list[tuple[float, WindowTile]] = []
+    for run in RUNS:
+        for runs in (4, 8, 16, 32):
+            for wide in {channels, max(8, channels // 2), max(8, channels // 4)}:
+                warps = 4 if runs * wide >= 1024 else 2 if runs * wide >= 512 else 1
+                t = WindowTile(runs, wide, run, warps)
+                found.append((_window_cost(spec, t, pixels), t))
+    found.sort(key=lambda f: (f[0], f[1].run, f[1].runs, f[1].channels))
+    kept = [t for _, t in found[: 1 if effort.tactics == 1 else 3 * effort.tactics]]
+    return tuple(
+        Tactic(
+            "window",
+            (("runs", t.runs), ("channels", t.channels), ("run", t.run), ("warps", t.warps)),
+        )
+        for t in kept
+    )
+
+
+def window_of(tactic: Tactic) -> WindowTile:
+    """The tile of a tactic."""
+    p = {k: int(v) for k, v in tactic.parameters}
+    return WindowTile(p["runs"], p["channels"], p["run"], p["warps"])
+
+
+def _window_cost(spec: ConvSpec, t: WindowTile, pixels: int) -> float:
+    """Relative time: loads and sums of a program, in waves over the card."""
+    last = known(spec.out_spatial[-1])
+    runs = pixels // max(1, last) * math.ceil(last / t.run)
+    programs = math.ceil(runs / t.runs) * math.ceil(spec.out_channels / t.channels)
+    taps, lines = spec.kernel[-1], math.prod(spec.kernel[:-1])
+    loads = min(taps * t.run, (t.run - 1) * spec.strides[-1] + taps)
+    a_thread = t.runs * t.channels / (32 * t.warps)
+    work = lines * a_thread * (loads * 1.5 + taps * t.run) + lines * 40
+    at_once = MULTIPROCESSORS * 32 // t.warps
+    return work * max(1.0, programs / at_once) + 100
 
 
 def select_tactics(effort: Effort) -> tuple[Tactic, ...]:
@@ -112,21 +130,46 @@ def select_tactics(effort: Effort) -> tuple[Tactic, ...]:
     return tuple(tile_tactic("select", t) for t in tiles[: max(1, effort.tactics)])
 
 
+Blocks = tuple[int, int, int]  # rows, columns, warps
+
+
 def nest_tactics(kernel: LoopKernel, effort: Effort) -> tuple[Tactic, ...]:
     """Blocks of outer and inner points of a loop kernel, for its largest nest."""
-    nest = max(kernel.nests, key=lambda n: math.prod(known(d) for d in (*n.outer, *n.inner)))
-    outer = math.prod(known(d) for d in nest.outer)
-    inner = math.prod(known(d) for d in nest.inner)
-    if nest.inner:
-        shapes = _reducing(nest, outer, inner)
-    else:
-        shapes = [(r, 1, w) for r, w in ((512, 4), (1024, 4), (256, 4), (128, 2), (2048, 8))]
-        shapes = [s for s in shapes if s[0] <= max(128, outer)]
-    kept = shapes[: max(1, effort.tactics)]
+    kept = _shapes(_largest(kernel))[: 1 if effort.tactics == 1 else 2 * effort.tactics]
     return tuple(Tactic("nest", (("rows", r), ("columns", c), ("warps", w))) for r, c, w in kept)
 
 
-def _reducing(nest: LoopNest, outer: int, inner: int) -> list[tuple[int, int, int]]:
+def nest_blocks(kernel: LoopKernel, parameters: Mapping[str, int]) -> list[Blocks]:
+    """The blocks of each nest by a tactic: what it says for the largest, for others a guess."""
+    chosen = (parameters["rows"], parameters["columns"], parameters["warps"])
+    largest = _largest(kernel)
+    return [chosen if nest is largest else _shapes(nest)[0] for nest in kernel.nests]
+
+
+def _largest(kernel: LoopKernel) -> LoopNest:
+    return max(kernel.nests, key=lambda n: math.prod(known(d) for d in (*n.outer, *n.inner)))
+
+
+def _shapes(nest: LoopNest) -> list[Blocks]:
+    """Blocks for a nest, the most promising first."""
+    outer = math.prod(known(d) for d in nest.outer)
+    inner = math.prod(known(d) for d in nest.inner)
+    if nest.inner:
+        return _reducing(nest, outer, inner)
+    flat = [(r, 1, w) for r, w in ((512, 4), (1024, 4), (256, 4), (128, 2), (2048, 8))]
+    flat = [s for s in flat if s[0] <= max(128, outer)]
+    if outer < 512 * MULTIPROCESSORS:  # smaller blocks reach more of the card
+        flat.sort(key=lambda s: s[0])
+    axis = turned_axis(nest)
+    if axis is None:
+        return flat
+    down, right = (1 << (known(nest.outer[i]) - 1).bit_length() for i in (axis, -1))
+    sizes = ((64, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (256, 4, 4))
+    turned = [(min(r, down), min(c, right), w) for r, c, w in sizes if right >= min(c, 8)]
+    return [*(s for s in dict.fromkeys(turned) if s[1] > 1), *flat]
+
+
+def _reducing(nest: LoopNest, outer: int, inner: int) -> list[Blocks]:
     """Blocks for a nest with inner axes: a whole row in registers where it fits."""
     whole = 1 << max(0, inner - 1).bit_length()
     if _inner_is_contiguous(nest):
@@ -136,9 +179,13 @@ def _reducing(nest: LoopNest, outer: int, inner: int) -> list[tuple[int, int, in
         warps = 1 if columns * rows <= 512 else 4 if columns * rows <= 2048 else 8
         found = [(rows, columns, warps), (1, min(whole, 1024), 4), (4, min(whole, 512), 4)]
         found += [(1, min(whole, 2048), 8), (16, min(whole, 64), 4), (1, min(whole, 256), 2)]
+        found += [(4, columns, 4), (2, columns, 4), (4, columns, 8)]
     else:
         found = [(64, min(whole, 16), 4), (128, min(whole, 8), 4), (32, min(whole, 32), 4)]
         found += [(256, min(whole, 4), 4), (16, min(whole, 64), 4), (128, 1, 4)]
+        found += [(512, 1, 4), (1024, 1, 4), (32, min(whole, 64), 4), (64, min(whole, 64), 8)]
+        if inner <= 16:  # a pool: every window is written out
+            found = [(512, 1, 4), (1024, 1, 4), (256, 1, 4), (128, 1, 2), *found]
     kept = [f for f in found if f[0] * f[1] <= LARGEST_BLOCK]
     return list(dict.fromkeys(kept))
 

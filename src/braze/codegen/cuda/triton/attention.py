@@ -7,8 +7,11 @@ the value's type before the second product. Rows whose keys are all masked give 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
+from braze.codegen.cuda.triton.product import index_type
 from braze.codegen.cuda.triton.source import Val
 from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div, dot
 from braze.core.dims import Dim
@@ -17,7 +20,6 @@ from braze.ops.lowering import AttentionSpec, Operand
 
 LOG2_E = 1.4426950408889634
 LEAD = ("image", "head")
-Starts = dict[Operand, str]  # where this program's part of an operand begins
 
 
 def block(size: Dim) -> int:
@@ -33,72 +35,95 @@ def attention_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
     operands = [o for o in (spec.q, spec.k, spec.v, spec.out, spec.mask) if o is not None]
     sizes = [spec.q_len, spec.kv_len, *(d for o in operands for d in (*o.strides, o.offset))]
     w = AnchorWriter(kernel, sizes, (spec.batch, spec.heads, spec.q_len, spec.value_dim))
-    _place(w, spec, tile)
-    queries = f"(row < {w.text(spec.q_len)})"
-    q_at = w.matrix(spec.q, w.begin(spec.q, LEAD), "row", "lane")
-    w.read("q", spec.q.slot, q_at, f"{queries} & (lane < {spec.head_dim})")
-    starts = {o: w.begin(o, LEAD) for o in (spec.k, spec.v, spec.mask) if o is not None}
+    kind = index_type((*kernel.inputs, kernel.output))
+    _place(w, spec, tile, kind)
+    in_rows = w.below("row", spec.q_len, tile.rows)
+    heads = _Heads(
+        w.below("lane", spec.head_dim, block(spec.head_dim)),
+        w.below("wide", spec.value_dim, block(spec.value_dim)),
+        {o: w.begin(o, LEAD, kind) for o in operands if o is not spec.out},
+        kind,
+    )
+    w.read("q", spec.q.slot, w.matrix(spec.q, heads.starts[spec.q], "row", "lane"),
+           in_rows, heads.in_head)  # fmt: skip
     w.line(f"top = tl.full([{tile.rows}, 1], float('-inf'), tl.float32)")
     w.line(f"total = tl.zeros([{tile.rows}, 1], tl.float32)")
     w.line(f"acc = tl.zeros([{tile.rows}, {block(spec.value_dim)}], tl.float32)")
     with w.src.block(f"for step in range(0, last, {tile.columns})"):
-        _scores(w, spec, tile, starts)
-        _accumulate(w, spec, tile, starts)
+        _scores(w, spec, tile, heads, in_rows)
+        _accumulate(w, spec, tile, heads)
     value = w.a.put("acc / tl.where(total == 0, 1.0, total)", "float32")
-    mask = w.a.put(f"{queries} & (wide < {spec.value_dim})", "int1")
-    axes = {i: Val(name, "int64") for i, name in enumerate((*LEAD, "row", "wide"))}
+    mask = w.both(in_rows, heads.in_value)
+    axes = {i: Val(name, kind) for i, name in enumerate((*LEAD, "row", "wide"))}
     done = w.epilogue(value, Scope(axes, mask))
-    w.store(w.matrix(spec.out, w.begin(spec.out, LEAD), "row", "wide"), done, mask)
+    w.store(w.matrix(spec.out, w.begin(spec.out, LEAD, kind), "row", "wide"), done, mask)
     return w.source("attention", spec.batch * spec.heads * ceil_div(spec.q_len, tile.rows), tile)
 
 
-def _place(w: AnchorWriter, spec: AttentionSpec, tile: Tile) -> None:
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Which lanes belong to a head (None: all), where each operand's part of it begins, and the
+    type of indexes."""
+
+    in_head: Val | None
+    in_value: Val | None
+    starts: dict[Operand, str]
+    kind: str
+
+
+def _place(w: AnchorWriter, spec: AttentionSpec, tile: Tile, kind: str) -> None:
     """Head and queries of this program, and where the keys end that it can see."""
     q_len, kv_len, heads = w.text(spec.q_len), w.text(spec.kv_len), w.text(spec.heads)
     w.line(f"tiles = ({q_len} + {tile.rows - 1}) // {tile.rows}")
     w.line("tile = tl.program_id(0) % tiles")
-    w.line(f"head = (tl.program_id(0) // tiles % {heads}).to(tl.int64)")
-    w.line(f"image = (tl.program_id(0) // tiles // {heads}).to(tl.int64)")
-    w.line(f"row = (tile * {tile.rows} + tl.arange(0, {tile.rows})).to(tl.int64)[:, None]")
-    w.line(f"lane = tl.arange(0, {block(spec.head_dim)}).to(tl.int64)[None, :]")
-    w.line(f"wide = tl.arange(0, {block(spec.value_dim)}).to(tl.int64)[None, :]")
+    w.line(f"head = (tl.program_id(0) // tiles % {heads}).to(tl.{kind})")
+    w.line(f"image = (tl.program_id(0) // tiles // {heads}).to(tl.{kind})")
+    w.line(f"row = (tile * {tile.rows} + tl.arange(0, {tile.rows})).to(tl.{kind})[:, None]")
+    w.line(f"lane = tl.arange(0, {block(spec.head_dim)}).to(tl.{kind})[None, :]")
+    w.line(f"wide = tl.arange(0, {block(spec.value_dim)}).to(tl.{kind})[None, :]")
     w.line(f"last = {kv_len}")
     if spec.causal:
         w.line(f"last = tl.minimum(last, (tile + 1) * {tile.rows} + ({kv_len} - {q_len}))")
 
 
-def _scores(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: Starts) -> None:
-    """score = scale * q @ k^T + mask, minus infinity where a key is not seen."""
+def _scores(
+    w: AnchorWriter, spec: AttentionSpec, tile: Tile, heads: _Heads, in_rows: Val | None
+) -> None:
+    """score = (scale * q @ k^T + mask) / ln 2, minus infinity where a key is not seen."""
     q_len, kv_len = w.text(spec.q_len), w.text(spec.kv_len)
     element = w.kernel.inputs[spec.q.slot].dtype
-    w.line(f"key = (step + tl.arange(0, {tile.columns})).to(tl.int64)")
-    k_at = w.matrix(spec.k, starts[spec.k], "key[:, None]", "lane")
-    k_mask = f"(key[:, None] < {kv_len}) & (lane < {spec.head_dim})"
-    w.read("k_block", spec.k.slot, k_at, k_mask)
+    w.line(f"key = (step + tl.arange(0, {tile.columns})).to(tl.{heads.kind})")
+    whole = isinstance(spec.kv_len, int) and spec.kv_len % tile.columns == 0
+    in_keys = None if whole else f"key < {kv_len}"
+    k_at = w.matrix(spec.k, heads.starts[spec.k], "key[:, None]", "lane")
+    w.read("k_block", spec.k.slot, k_at, in_keys and f"({in_keys})[:, None]", heads.in_head)
     zero = f"tl.zeros([{tile.rows}, {tile.columns}], tl.float32)"
     product = dot(element, spec.acc, "q", "tl.trans(k_block)", zero, tile.precision)
-    w.line(f"score = {product} * {spec.scale!r}")
-    w.line(f"seen = key[None, :] < {kv_len}")
+    w.line(f"score = {product} * {spec.scale * LOG2_E!r}")
+    seen = in_keys and f"({in_keys})[None, :]"
     if spec.mask is not None:
-        at = w.matrix(spec.mask, starts[spec.mask], "row", "key[None, :]")
-        w.read("extra", spec.mask.slot, at, f"(row < {q_len}) & seen")
-        w.line("score += extra.to(tl.float32)")
+        at = w.matrix(spec.mask, heads.starts[spec.mask], "row", "key[None, :]")
+        w.read("extra", spec.mask.slot, at, in_rows, seen)
+        w.line(f"score += extra.to(tl.float32) * {LOG2_E}")
     if spec.causal:
-        w.line(f"seen = seen & (key[None, :] <= row + ({kv_len} - {q_len}))")
-    w.line("score = tl.where(seen, score, float('-inf'))")
+        earlier = f"(key[None, :] <= row + ({kv_len} - {q_len}))"
+        seen = earlier if seen is None else f"{seen} & {earlier}"
+    if seen is not None:
+        w.line(f"score = tl.where({seen}, score, float('-inf'))")
 
 
-def _accumulate(w: AnchorWriter, spec: AttentionSpec, tile: Tile, starts: Starts) -> None:
+def _accumulate(w: AnchorWriter, spec: AttentionSpec, tile: Tile, heads: _Heads) -> None:
     """Take a block of scores in: rescale what was summed below a lower maximum."""
     element = w.kernel.inputs[spec.q.slot].dtype
     w.line("high = tl.maximum(top, tl.max(score, 1)[:, None])")
     w.line("base = tl.where(high == float('-inf'), 0.0, high)")
-    w.line(f"weight = tl.exp2((score - base) * {LOG2_E})")
-    w.line(f"shrink = tl.exp2((top - base) * {LOG2_E})")
+    w.line("weight = tl.exp2(score - base)")
+    w.line("shrink = tl.exp2(top - base)")
     w.line("total = total * shrink + tl.sum(weight, 1)[:, None]")
-    v_at = w.matrix(spec.v, starts[spec.v], "key[:, None]", "wide")
-    v_mask = f"(key[:, None] < {w.text(spec.kv_len)}) & (wide < {spec.value_dim})"
-    w.read("v_block", spec.v.slot, v_at, v_mask)
+    v_at = w.matrix(spec.v, heads.starts[spec.v], "key[:, None]", "wide")
+    whole = isinstance(spec.kv_len, int) and spec.kv_len % tile.columns == 0
+    in_keys = None if whole else f"(key < {w.text(spec.kv_len)})[:, None]"
+    w.read("v_block", spec.v.slot, v_at, in_keys, heads.in_value)
     rounded = f"weight.to(tl.{element.name})"
     w.line(f"acc = {dot(element, spec.acc, rounded, 'v_block', 'acc * shrink', tile.precision)}")
     w.line("top = high")

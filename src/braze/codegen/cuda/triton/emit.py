@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braze.codegen.cuda.triton.arith import TritonArith
+from braze.codegen.cuda.triton.rough import ROUGH, rough_nodes
 from braze.codegen.cuda.triton.scalars import PRIMITIVES, register_type
 from braze.codegen.cuda.triton.source import Val
 from braze.core.dims import Dim
@@ -67,6 +68,7 @@ class Emitter:
         self.tensors = tensors
         self.extents = extents
         self.guards = load_guards(roots)
+        self.rough = rough_nodes(roots)
         self.sizes = sizes
 
     def size(self, d: Dim) -> Val:
@@ -118,6 +120,8 @@ class Emitter:
                 return self.a.put(
                     f"{args[0]} {'//' if e.op == 'floordiv' else '%'} {args[1]}", args[0].type
                 )
+        if e in self.rough:
+            return ROUGH[e.op](self.a, *args)
         return PRIMITIVES[e.op](self.a, e, *args)
 
     def _matched(self, e: Expr, args: list[Val]) -> list[Val]:

@@ -1,8 +1,10 @@
 """Generic loop nests as Triton kernels: pointwise, reductions, scans and serial updates.
 
 One program computes a block of `rows` outer points. Inner axes are walked in blocks of `columns`
-points. A kernel with several nests becomes one launch a nest, since a later nest may read
-everything an earlier one wrote. Serial nests (scatter) run in one program, point by point.
+points. Where a pointwise nest turns axes (it reads along another one than it writes), a program
+takes a block of rows of the one and columns of the other, so that both run along memory. A kernel
+with several nests becomes one launch a nest, since a later nest may read everything an earlier one
+wrote. Serial nests (scatter) run in one program, point by point.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr
 from braze.fusion.kernel import Packing, TensorMap
 
+MOST_UNROLLED = 64  # inner points that are written out where a step takes one
 UPDATES = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
@@ -62,11 +65,35 @@ def storage_type(dtype: DType) -> str:
 def nest_sources(
     kernel: LoopKernel, rows: int, columns: int, warps: int
 ) -> tuple[TritonSource, ...]:
-    """The launches of `kernel`, in order; rows and columns are powers of two."""
+    """The launches of `kernel`, in order, all with the same blocks."""
+    return sources_of_nests(kernel, [(rows, columns, warps)] * len(kernel.nests))
+
+
+def sources_of_nests(
+    kernel: LoopKernel, blocks: Sequence[tuple[int, int, int]]
+) -> tuple[TritonSource, ...]:
+    """The launches of `kernel`, in order; of each nest the rows and columns of a program, powers
+    of two, and its warps."""
     return tuple(
-        _NestWriter(kernel, nest, k, rows, columns, warps).source()
-        for k, nest in enumerate(kernel.nests)
+        _NestWriter(kernel, nest, k, *block).source()
+        for k, (nest, block) in enumerate(zip(kernel.nests, blocks, strict=True))
     )
+
+
+def turned_axis(nest: LoopNest) -> int | None:
+    """The outer axis along which a pointwise nest reads, where it writes along the last one."""
+    last = len(nest.outer) - 1
+    if nest.inner or nest.serial or last < 1:
+        return None
+    written = {a.number for s in nest.stores for i in s.index[-1:] for a in leaves(i, "axis")}
+    if written != {last} or any(s.mode != "set" for s in nest.stores):
+        return None
+    for root in nest_roots(nest):
+        for e in leaves(root, "load"):
+            uses = {a.number for i in e.args for a in leaves(i, "axis")}
+            if last in uses and e.args[-1].op == "axis" and e.args[-1].number != last:
+                return e.args[-1].number
+    return None
 
 
 def nest_roots(nest: LoopNest) -> list[Expr]:
@@ -110,7 +137,9 @@ class _NestWriter:
         self.total = product(nest.outer)
         self.inner_total = product(nest.inner)
         self.reds: list[Val] = []
+        self.turned = turned_axis(nest) if columns > 1 else None
         self._whole: Scope | None = None
+        self._released = False
 
     def source(self) -> TritonSource:
         entry = f"nest{self.number}"
@@ -121,13 +150,23 @@ class _NestWriter:
         self._body()
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
-        programs = (self.total + (self.rows - 1)) // self.rows
-        grid: Dim = 1 if self.nest.serial else programs
+        grid: Dim = 1 if self.nest.serial else self._programs()
         pieces = tuple(pointers), tuple(self.params)
         return TritonSource(entry, text, *pieces, grid, self.warps, waits=True)
 
+    def _programs(self) -> Dim:
+        if self.turned is None:
+            return (self.total + (self.rows - 1)) // self.rows
+        outer = self.nest.outer
+        others = product(d for i, d in enumerate(outer[:-1]) if i != self.turned)
+        down = (outer[self.turned] + (self.rows - 1)) // self.rows
+        return others * down * ((outer[-1] + (self.columns - 1)) // self.columns)
+
     def _body(self) -> None:
         total = self.emit.size(self.total)
+        if self.turned is not None:
+            self._turned_points(self.turned)
+            return
         if self.nest.serial:
             with self.src.block(f"for at in range(0, {total})"):
                 self._points("at", total)
@@ -152,16 +191,48 @@ class _NestWriter:
                 self.reds.append(winner(self.a, r, block_shape, self._walk(outer), self.emit))
             else:
                 self.reds.append(reduce_rows(self.a, r, block_shape, self._walk(outer), self.emit))
-        if not self.nest.serial:
-            self.src.line(RELEASE)
         for store in self.nest.stores:
             if store.over == "outer":
                 self._store(store, outer)
         if any(s.over == "all" for s in self.nest.stores):
+            if self._whole is None:
+                self._release()
             with self._walk(outer) as scope:
                 for store in self.nest.stores:
                     if store.over == "all":
                         self._store(store, scope)
+
+    def _turned_points(self, axis: int) -> None:
+        """A block of `rows` along `axis` and `columns` along the last axis, at one place of the
+        others."""
+        outer, last = self.nest.outer, len(self.nest.outer) - 1
+        kind = self.emit.size(self.total).type
+        rest = self.a.put(f"tl.program_id(0).to(tl.{kind})", kind)
+        axes: dict[int, Val] = {}
+        masks: dict[int, Val] = {}
+        for i, step, place in ((last, self.columns, "[None, :]"), (axis, self.rows, "[:, None]")):
+            size = self.emit.size(outer[i])
+            tiles = self.a.put(f"({size} + {step - 1}) // {step}", kind)
+            lanes = f"({rest} % {tiles} * {step} + tl.arange(0, {step})){place}"
+            axes[i] = self.a.put(lanes, kind)
+            masks[i] = self.a.put(f"{axes[i]} < {size}", "int1")
+            rest = self.a.put(f"{rest} // {tiles}", kind)
+        for i in range(last - 1, -1, -1):
+            if i != axis:
+                size = self.a.convert(self.emit.size(outer[i]), kind)
+                axes[i] = self.a.put(f"{rest} % {size}", kind)
+                rest = self.a.put(f"{rest} // {size}", kind)
+        free = frozenset(range(last)) - {axis}
+        parts = ((free, None), (frozenset({axis}), masks[axis]), (frozenset({last}), masks[last]))
+        scope = Scope(axes, self.a.both(masks[axis], masks[last]), parts=parts)
+        for store in self.nest.stores:
+            self._store(store, scope)
+
+    def _release(self) -> None:
+        """Let the next launch start; what is left is to store."""
+        if not self._released and not self.nest.serial:
+            self.src.line(RELEASE)
+        self._released = True
 
     def _unflatten(self, point: Val, sizes: Sequence[Dim], first: int) -> dict[int, Val]:
         axes: dict[int, Val] = {}
@@ -184,16 +255,25 @@ class _NestWriter:
                 self._whole = self._inner_scope(outer, "0", total)
             yield self._whole
             return
-        with self.src.block(f"for j in range(0, {total}, {self.columns})"):
+        few = isinstance(self.inner_total, int) and self.inner_total <= MOST_UNROLLED
+        span = (
+            f"tl.static_range(0, {self.inner_total})"
+            if few and self.columns == 1
+            else (f"range(0, {total}, {self.columns})")
+        )
+        with self.src.block(f"for j in {span}"):
             yield self._inner_scope(outer, "j", total)
 
     def _inner_scope(self, outer: Scope, start: str, total: Val) -> Scope:
         lanes = f"({start} + tl.arange(0, {self.columns}))[None, :].to(tl.{total.type})"
         at = self.a.put(lanes, total.type)
         assert outer.mask is not None
-        mask = self.a.both(outer.mask, self.a.compare("<", at, total))
+        in_inner = self.a.compare("<", at, total)
+        mask = self.a.both(outer.mask, in_inner)
         axes = {**outer.axes, **self._unflatten(at, self.nest.inner, len(self.nest.outer))}
-        return Scope(axes, mask, self.reds, lane=at)
+        inner = frozenset(range(len(self.nest.outer), len(axes)))
+        parts = ((frozenset(outer.axes), outer.mask), (inner, in_inner))
+        return Scope(axes, mask, self.reds, lane=at, parts=parts)
 
     def _scan(self, outer: Scope, number: int, block: Block) -> None:
         """The last reduction as a running one; its stores lie inside the walk."""
@@ -226,6 +306,8 @@ class _NestWriter:
             old = self._read(pointer, mask, spec.dtype)
             text = f"({combined(UPDATES[store.mode], spec.dtype, old.text, text)})"
         kind = storage_type(spec.dtype)
+        if self.src.depth == 1:
+            self._release()
         self.src.line(f"tl.store({pointer}, {text}.to(tl.{kind}), mask={mask})")
 
     def _read(self, pointer: str, mask: Val, dtype: DType) -> Val:

@@ -32,12 +32,12 @@ class Source:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._depth = 1
+        self.depth = 1  # of blocks around the next line
         self._count = 0
 
     def line(self, text: str) -> None:
         """Append one statement at the current depth."""
-        self.lines.append(INDENT * self._depth + text)
+        self.lines.append(INDENT * self.depth + text)
 
     def fresh(self, prefix: str = "t") -> str:
         """A name that no other value has."""
@@ -54,11 +54,11 @@ class Source:
     def block(self, head: str) -> Iterator[None]:
         """An indented block behind `head:`."""
         self.line(f"{head}:")
-        self._depth += 1
+        self.depth += 1
         try:
             yield
         finally:
-            self._depth -= 1
+            self.depth -= 1
 
     def text(self) -> str:
         return "\n".join(self.lines)

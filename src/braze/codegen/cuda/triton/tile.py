@@ -20,7 +20,8 @@ from braze.ops.lowering import Operand
 @dataclass(frozen=True, slots=True)
 class Tile:
     """rows x columns of the output a program computes, in steps of depth; warps and stages are
-    Triton's. precision: how float32 operands are multiplied ("ieee" or "tf32x3")."""
+    Triton's. precision: how float32 operands are multiplied ("ieee" or "tf32x3"). split: programs
+    that share the sum of a tile, each a range of its steps."""
 
     rows: int
     columns: int
@@ -28,6 +29,7 @@ class Tile:
     warps: int
     stages: int
     precision: str = "ieee"
+    split: int = 1
 
 
 class AnchorWriter:
@@ -65,15 +67,27 @@ class AnchorWriter:
         """A size in source text: a number or a parameter."""
         return str(d) if isinstance(d, int) else self.emit.sizes[d]
 
-    def read(self, name: str, slot: int, at: str, mask: str) -> None:
-        """name = the elements of tensor `slot` at `at` where `mask` holds, zero elsewhere."""
-        self.line(f"{name} = tl.load(in{slot} + {at}, mask={mask}, other=0)")
+    def read(self, name: str, slot: int, at: str, *masks: str | Val | None) -> None:
+        """name = the elements of tensor `slot` at `at` where all `masks` hold, zero elsewhere."""
+        held = " & ".join(f"({m})" for m in masks if m is not None)
+        tail = f", mask={held}, other=0" if held else ""
+        self.line(f"{name} = tl.load(in{slot} + {at}{tail})")
 
-    def begin(self, operand: Operand, lead: Sequence[str]) -> str:
+    def below(self, index: str | Val, size: Dim, step: int) -> Val | None:
+        """Which values of an index that runs in blocks of `step` lie below `size`; None: all."""
+        if isinstance(size, int) and size % step == 0:
+            return None
+        return self.a.put(f"{index} < {self.text(size)}", "int1")
+
+    def both(self, x: Val | None, y: Val | None) -> Val | None:
+        """Where two masks hold; None: everywhere."""
+        return x if y is None else y if x is None else self.a.both(x, y)
+
+    def begin(self, operand: Operand, lead: Sequence[str], kind: str = "int64") -> str:
         """Where the part of `operand` at the leading indexes `lead` begins, in elements."""
         steps = zip(lead, operand.strides, strict=False)
         terms = [self.text(operand.offset), *(f"{i} * {self.text(s)}" for i, s in steps)]
-        return self.a.put(" + ".join(terms), "int64").text
+        return self.a.put(" + ".join(terms), kind).text
 
     def matrix(self, operand: Operand, begin: str, row: str, column: str) -> str:
         """Addresses of a block of the operand's last two axes."""
@@ -104,19 +118,26 @@ class AnchorWriter:
         only = "" if mask is None else f", mask={mask}"
         self.line(f"tl.store({out} + {at}, {value}.to(tl.{kind}){only})")
 
-    def pointers(self) -> tuple[tuple[str, str], ...]:
+    def pointers(self, scratch: str = "", counters: int = 0) -> tuple[tuple[str, str], ...]:
         """Name and element type of every buffer, in argument order."""
         tensors = (*self.kernel.inputs, self.kernel.output)
         found = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
-        return (*found, ("status", "int32"))
+        found += [("scratch", scratch)] if scratch else []
+        found += [("status", "int32")]
+        return (*found, *([("counters", "int32")] if counters else []))
 
-    def source(self, entry: str, grid: Dim, tile: Tile) -> TritonSource:
-        pointers = self.pointers()
+    def source(self, entry: str, grid: Dim, tile: Tile, sums: DType = F32) -> TritonSource:
+        """The launch of `grid` tiles; sums: the type of what programs of one tile exchange."""
+        room, counters, scratch = 0, 0, ""
+        if tile.split > 1:
+            assert isinstance(grid, int), "a split sum needs a known number of tiles"
+            room = grid * tile.split * tile.rows * tile.columns * sums.itemsize
+            counters, scratch = grid, sums.name
+        pointers = self.pointers(scratch, counters)
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
-        return TritonSource(
-            entry, text, pointers, tuple(self.params), grid, tile.warps, tile.stages, waits=True
-        )
+        pieces = pointers, tuple(self.params), grid * tile.split, tile.warps, tile.stages
+        return TritonSource(entry, text, *pieces, room, counters, waits=True)
 
 
 def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:
