@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
+from braze.codegen.backend import Workload
 from braze.codegen.cpu.backend import CpuBackend
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS, Effort
@@ -142,3 +143,36 @@ def test_tensors_that_do_not_fit_into_memory_are_one_clear_error() -> None:
     spy = Spy()
     with pytest.raises(ExecutionError, match=r"matmul \(MatMul\).*do not fit into memory"):
         choose(spy, 3, kernels(spy, rows=2**31))
+
+
+@dataclass(frozen=True)
+class Faulty(Spy):
+    """Of whose code only the last `good` tactics run."""
+
+    good: int = 1
+
+    def workload(self, kernel: Kernel, sizes: Mapping[str, int]) -> Workload:
+        return Runs(len(self.tactics(kernel, EFFORTS[3])) - self.good)
+
+
+@dataclass
+class Runs:
+    """A workload whose first `faults` calls fail."""
+
+    faults: int
+
+    def seconds(self, compiled: CompiledKernel, give_up_above: float) -> float:
+        self.faults -= 1
+        return 1.0 if self.faults < 0 else float("inf")
+
+
+def test_a_tactic_that_does_not_run_is_not_chosen_and_not_remembered() -> None:
+    spy, cache = Faulty(), TimingCache({"other": 1.0})
+    (launch,) = choose(spy, 3, cache=cache)
+    assert str(launch.tactic) == spy.compiled[-1]
+    assert len(cache) == 2
+
+
+def test_a_kernel_none_of_whose_tactics_runs_is_one_clear_error() -> None:
+    with pytest.raises(ExecutionError, match=r"matmul \(MatMul\) has 4 ways to run and none"):
+        choose(Faulty(good=0), 3)

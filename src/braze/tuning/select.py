@@ -178,5 +178,11 @@ class Tuner:
             compiled = self._compile(k.kernel, k.text, k.tactics[i])
             seconds = work.seconds(compiled, best)
             known[i] = seconds
-            self.cache.put(keys[i], seconds)
+            if seconds < float("inf"):  # what does not run today may be the machine's fault
+                self.cache.put(keys[i], seconds)
+        if min(t for t in known if t is not None) == float("inf"):
+            raise ExecutionError(
+                f"{k.place} has {len(known)} ways to run and none of them does; "
+                "please report this model"
+            )
         return replace(k, seconds=tuple(t for t in known if t is not None))

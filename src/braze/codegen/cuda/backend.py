@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from braze.codegen.cuda.driver import find_card
-from braze.codegen.cuda.measure import CudaWorkload
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.products import product_tactics
 from braze.codegen.cuda.tactics import (
@@ -23,6 +22,7 @@ from braze.codegen.cuda.tactics import (
     window_tactics,
 )
 from braze.codegen.cuda.target import SHARED_BYTES, CudaTarget
+from braze.codegen.cuda.timer import TimedElsewhere, Timer
 from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.cubin import (
@@ -94,6 +94,7 @@ class CudaBackend:
     """Implements `braze.codegen.backend.Backend`."""
 
     target: CudaTarget
+    timer: Timer = field(default_factory=Timer, compare=False, repr=False)
 
     @property
     def preferences(self) -> Preferences:
@@ -201,8 +202,8 @@ class CudaBackend:
     def can_measure(self) -> bool:
         return bool(self.target.card)
 
-    def workload(self, kernel: Kernel, sizes: Mapping[str, int]) -> CudaWorkload:
-        return CudaWorkload(kernel, sizes)
+    def workload(self, kernel: Kernel, sizes: Mapping[str, int]) -> TimedElsewhere:
+        return TimedElsewhere(self.timer, kernel, sizes)
 
     def require(self) -> None:
         card = find_card()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
+from braze.codegen.cuda.processes import environment
 from braze.codegen.cuda.triton.cubin import Cubin
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.errors import CompileError
@@ -43,11 +43,9 @@ def answer(cubin: Cubin) -> str:
 
 class _Worker:
     def __init__(self) -> None:
-        # a worker finds packages where this process does, however it came to find them
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            COMMAND, stdin=pipe, stdout=pipe, text=True, env=environment
+            COMMAND, stdin=pipe, stdout=pipe, text=True, env=environment()
         )
 
     def compile(self, source: TritonSource, capability: int) -> Cubin | CompileError:
