@@ -10,6 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from braze.codegen.cuda.driver import find_card
+from braze.codegen.cuda.gluon.layout import gluon_tile
+from braze.codegen.cuda.gluon.product import gluon_source
+from braze.codegen.cuda.gluon.tactics import gluon_tactics
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.products import product_tactics
 from braze.codegen.cuda.tactics import (
@@ -60,6 +63,7 @@ from braze.runtime.engine import Engine
 REVISION: Final = 2  # change with every change to what a tactic means
 DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
+HOPPER: Final = 90  # the capability whose instructions the Gluon templates are made of
 FEW: Final = 4  # so few are compiled before workers have started
 FLOATS: Final = (F32, F16, BF16)
 # the template of each anchor; what has no line here is refused, and its loop nest runs
@@ -144,7 +148,10 @@ class CudaBackend:
             return select_tactics(effort)
         if isinstance(kernel.spec, ConvSpec) and is_depthwise(kernel.spec):
             return window_tactics(kernel, effort)
-        return product_tactics(kernel, self.target.shared_bytes, effort)
+        found = product_tactics(kernel, self.target.shared_bytes, effort)
+        if self.target.number == HOPPER:
+            found += gluon_tactics(kernel, self.target.shared_bytes, effort)
+        return found
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         sources = self.sources(kernel, tactic)
@@ -186,6 +193,8 @@ class CudaBackend:
             return sources_of_nests(kernel, nest_blocks(kernel, p))
         if tactic.template == "window":
             return (window_source(kernel, window_of(tactic)),)
+        if tactic.template == "gluon":
+            return (gluon_source(kernel, gluon_tile(tactic)),)
         return (TEMPLATES[type(kernel.spec)](kernel, tile_of(tactic)),)
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:

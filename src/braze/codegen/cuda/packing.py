@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from braze.codegen.cuda.gluon.layout import spread_order
 from braze.core.errors import CompileError
 from braze.fusion.kernel import Packing
 
@@ -19,6 +20,9 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
         return pack_taps(array, *sizes)
     if packing.kind == "window":  # [C, 1, *kernel] -> [tap][channel]
         return np.ascontiguousarray(array.reshape(len(array), -1).T).reshape(-1)
+    if packing.kind == "rows":
+        weight = array.T[..., None] if parameters["turned"] else array
+        return pack_rows(weight, parameters["block"], parameters["depth"])
     raise CompileError(
         f"packing {packing.kind!r} is not known to the CUDA backend; rebuild the engine"
     )
@@ -34,3 +38,18 @@ def pack_taps(weight: NDArray[Any], groups: int, channels: int, length: int) -> 
     rows = np.zeros((out_channels, length), weight.dtype)
     rows[:, : whole[0].size] = whole.reshape(out_channels, -1)
     return rows.reshape(-1)
+
+
+def pack_rows(weight: NDArray[Any], block: int, depth: int) -> NDArray[Any]:
+    """[K, C, *kernel] -> [output channel][tap][input channel], flat.
+
+    Output channels stand in blocks, each in the order of `spread_order`; zeros fill up blocks of
+    `block` of them and steps of `depth` input channels.
+    """
+    out_channels, in_channels = weight.shape[:2]
+    taps = np.moveaxis(weight.reshape(out_channels, in_channels, -1), 1, 2)
+    whole = -(-out_channels // block) * block, taps.shape[1], -(-in_channels // depth) * depth
+    filled = np.zeros(whole, weight.dtype)
+    filled[:out_channels, :, :in_channels] = taps
+    blocks = filled.reshape(-1, block, *whole[1:])
+    return np.ascontiguousarray(blocks[:, spread_order(block)]).reshape(-1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from braze.codegen.cuda.gluon.header import GLUON_HEADER
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.errors import CompileError
 from braze.fusion.kernel import TensorMap
@@ -17,34 +18,6 @@ SHORT = {
     "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
     "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8",
 }  # fmt: skip
-# Gluon's language takes the name of Triton's: scalar code is the same text in both
-GLUON_HEADER = """from triton.experimental import gluon
-import triton.experimental.gluon.language as gl
-import triton.experimental.gluon.language as tl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
-)
-from triton.language import PropagateNan, constexpr
-# the name in Triton 3.9, and in 3.6
-copy_box = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
-NAN_OF_EITHER = constexpr(PropagateNan.ALL)
-TO_WAIT = constexpr("griddepcontrol.wait; mov.u32 $0, $1;")
-TO_RELEASE = constexpr("griddepcontrol.launch_dependents; mov.u32 $0, $1;")
-
-
-@gluon.jit
-def wait_for_earlier():
-    gl.inline_asm_elementwise(
-        TO_WAIT, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
-    )
-
-
-@gluon.jit
-def release_later():
-    gl.inline_asm_elementwise(
-        TO_RELEASE, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
-    )
-"""
 HEADER = """import triton
 import triton.language as tl
 NAN_OF_EITHER = tl.constexpr(tl.PropagateNan.ALL)
@@ -91,7 +64,8 @@ def function_of(source: TritonSource, capability: int = 0) -> Any:
     return space[source.entry]
 
 
-def _compile(source: TritonSource, capability: int) -> Any:
+def compile_source(source: TritonSource, capability: int) -> Any:
+    """What Triton makes of a source: code of every stage, and what it says of it."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -127,7 +101,7 @@ def _descriptor(m: TensorMap) -> str:
 def compile_cubin(source: TritonSource, capability: int) -> Cubin:
     """Compile for sm_<capability>; raises CompileError."""
     try:
-        done = _compile(source, capability)
+        done = compile_source(source, capability)
     except ImportError as e:
         raise CompileError(
             "GPU code needs the package triton, which is not installed; "
@@ -139,7 +113,7 @@ def compile_cubin(source: TritonSource, capability: int) -> Cubin:
 
 def listing_of(source: TritonSource, capability: int) -> str:
     """The PTX of one launch."""
-    return str(_compile(source, capability).asm["ptx"])
+    return str(compile_source(source, capability).asm["ptx"])
 
 
 def triton_version() -> str:

@@ -67,6 +67,10 @@ class AnchorWriter:
         """A size in source text: a number or a parameter."""
         return str(d) if isinstance(d, int) else self.emit.sizes[d]
 
+    def number(self, d: Dim) -> str:
+        """A size that is known to fit 32 bits, in source text."""
+        return str(d) if isinstance(d, int) else f"{self.emit.sizes[d]}.to(tl.int32)"
+
     def read(self, name: str, slot: int, at: str, *masks: str | Val | None) -> None:
         """name = the elements of tensor `slot` at `at` where all `masks` hold, zero elsewhere."""
         held = " & ".join(f"({m})" for m in masks if m is not None)

@@ -1,0 +1,46 @@
+"""What stands before every source in Gluon.
+
+Gluon's language takes the name of Triton's, so that scalar code is the same text in both. Names
+that Gluon changed between Triton 3.6 and 3.9 have one of ours here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GLUON_HEADER: Final = """from triton.experimental import gluon
+import triton.experimental.gluon.language as gl
+import triton.experimental.gluon.language as tl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
+)
+from triton.language import PropagateNan, constexpr
+copy_box = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
+NAN_OF_EITHER = constexpr(PropagateNan.ALL)
+TO_WAIT = constexpr("griddepcontrol.wait; mov.u32 $0, $1;")
+TO_RELEASE = constexpr("griddepcontrol.launch_dependents; mov.u32 $0, $1;")
+
+
+@gluon.jit
+def wait_for_earlier():
+    gl.inline_asm_elementwise(
+        TO_WAIT, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def release_later():
+    gl.inline_asm_elementwise(
+        TO_RELEASE, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+if hasattr(gl.shared_memory_descriptor, "reinterpret"):
+    @gluon.jit
+    def rows_of(box, shape: gl.constexpr, layout: gl.constexpr):
+        return box.reinterpret(box.dtype, shape, layout)
+else:
+    @gluon.jit
+    def rows_of(box, shape: gl.constexpr, layout: gl.constexpr):
+        return box._reinterpret(box.dtype, shape, layout)
+"""

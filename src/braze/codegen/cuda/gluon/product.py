@@ -1,0 +1,303 @@
+"""Products in Gluon for Hopper: tensor maps copy both operands into shared memory, warp groups
+multiply them there, and the epilogue works on the accumulators where they lie.
+
+The residual, and all else the epilogue loads, is read before the products and travels meanwhile.
+Without consumers of their own (`GluonTile.consumers` 0) the warps that multiply also start the
+copies, and several such programs share a multiprocessor. With consumers a warp starts the copies of
+one tile after the other, and two groups take turns: one's epilogue runs under the other's products.
+The groups hand the turn on by a barrier, since waiting for a step's copies by parity only tells
+neighbouring rounds of the ring apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from braze.codegen.cuda.gluon.layout import (
+    DEPTH_BYTES,
+    GluonTile,
+    depth_of,
+    spread,
+    spread_layout,
+)
+from braze.codegen.cuda.gluon.shapes import Rows, product_shape
+from braze.codegen.cuda.gluon.tiles import SWIZZLE, PixelTiles, RowTiles, Tiles
+from braze.codegen.cuda.triton.emit import Scope
+from braze.codegen.cuda.triton.nests import TritonSource
+from braze.codegen.cuda.triton.source import WAIT, Source, Val
+from braze.codegen.cuda.triton.tile import AnchorWriter
+from braze.core.dims import Dim, dmin, product
+from braze.core.dtypes import DType
+from braze.fusion.kernel import AnchorKernel, Packing, TensorMap
+
+MULTIPROCESSORS = 132  # programs that walk over tiles; a card with fewer runs them in turns
+SHARED = "left, right, full, empty, turn"
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One kernel and tile: what the pieces of its source are written from."""
+
+    w: AnchorWriter
+    left: Tiles
+    tile: GluonTile
+    dtype: DType
+    turned: bool  # the weight is stored [depth, columns]
+
+    @property
+    def column_tiles(self) -> int:
+        return -(-self.left.columns // self.tile.columns)
+
+    @property
+    def bytes(self) -> int:
+        """Of one step."""
+        return (self.tile.rows + self.tile.columns) * DEPTH_BYTES
+
+    @property
+    def tiles(self) -> str:
+        """The number of tiles, in source text."""
+        return f"({self.w.number(self.left.count)} * {self.column_tiles})"
+
+    @property
+    def sizes(self) -> str:
+        """The sizes among the arguments."""
+        return "".join(f", n{i}" for i in range(len(self.w.params)))
+
+    @property
+    def pointers(self) -> str:
+        """The arguments that the epilogue needs."""
+        tensors = range(len(self.w.kernel.inputs) + 1)
+        return ", ".join([*(f"in{i}" for i in tensors), "status"]) + self.sizes
+
+
+def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
+    """Source of a product or convolution whose slot 1 is packed by `pack_rows`."""
+    shape, dtype = product_shape(kernel), kernel.inputs[0].dtype
+    assert not isinstance(shape, str), shape
+    left: Tiles
+    if isinstance(shape, Rows):
+        left = RowTiles(shape, tile, dtype)
+    else:
+        left = PixelTiles(shape, tile, dtype)
+    sizes = [*left.sizes, left.count]
+    w = AnchorWriter(kernel, sizes, kernel.spec.out_shape, waits=False)
+    job = _Job(w, left, tile, dtype, isinstance(shape, Rows) and shape.turned)
+    pieces = _specialized(job) if tile.consumers else _alone(job)
+    tiles = left.count * job.column_tiles
+    grid: Dim = dmin(tiles, MULTIPROCESSORS) if tile.consumers else tiles
+    return TritonSource(
+        "product",
+        "\n\n".join(pieces) + "\n",
+        w.pointers(),
+        tuple(w.params),
+        grid,
+        tile.warps,
+        waits=True,
+        maps=(left.map(), _weight_map(job)),
+        packings=((1, _packing(job)),),
+    )
+
+
+def _weight_map(job: _Job) -> TensorMap:
+    """How the packed weight is copied."""
+    step = depth_of(job.dtype)
+    depth, columns = job.left.steps * step, job.column_tiles * job.tile.columns
+    return TensorMap(1, job.dtype, (columns, depth), (depth,), (job.tile.columns, step), SWIZZLE)
+
+
+def _packing(job: _Job) -> Packing:
+    parameters = (
+        ("block", job.tile.columns), ("depth", depth_of(job.dtype)), ("turned", int(job.turned))
+    )  # fmt: skip
+    return Packing("rows", job.dtype, parameters)
+
+
+def _function(name: str, arguments: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"@gluon.jit\ndef {name}({arguments}):", *lines])
+
+
+def _memory(job: _Job) -> list[str]:
+    """Shared memory: a ring of steps, with barriers that say when a step is full and when empty."""
+    t, out = job.tile, Source()
+    bars = "mbarrier.MBarrierLayout()"
+    for name, box in (("left", job.left.map().box), ("right", (t.columns, depth_of(job.dtype)))):
+        shape, layout = [t.stages, *box], _operand(job, len(box))
+        out.line(f"{name} = gl.allocate_shared_memory(gl.{job.dtype.name}, {shape}, {layout})")
+    rings = (("full", t.stages), ("empty", t.stages), ("turn", 2)) if t.consumers else (
+        ("full", t.stages),
+    )  # fmt: skip
+    for name, count in rings:
+        out.line(f"{name} = gl.allocate_shared_memory(gl.int64, [{count}, 1], {bars})")
+        with out.block(f"for i in gl.static_range({count})"):
+            out.line(f"mbarrier.init({name}.index(i), count=1)")
+    out.line("fence_async_shared()")
+    return out.lines
+
+
+def _operand(job: _Job, rank: int) -> str:
+    """The layout of an operand in shared memory."""
+    return f"gl.NVMMASharedLayout({DEPTH_BYTES}, {job.dtype.bits}, {rank})"
+
+
+def _copies(job: _Job, out: Source, pred: str) -> None:
+    """Start the copies of step `step` of a placed tile into slot `slot` of the ring."""
+    out.line("bar = full.index(slot)")
+    out.line(f"mbarrier.expect(bar, {job.bytes}{pred})")
+    at = job.left.coordinates(out)
+    out.line(f"copy_box(map0, [{at}], bar, left.index(slot){pred})")
+    at = f"column_tile * {job.tile.columns}, step * {depth_of(job.dtype)}"
+    out.line(f"copy_box(map1, [{at}], bar, right.index(slot){pred})")
+
+
+def _place(job: _Job, out: Source) -> None:
+    out.line(f"row_tile = tile // {job.column_tiles}")
+    out.line(f"column_tile = tile % {job.column_tiles}")
+    job.left.place(job.w, out)
+
+
+def _scope(job: _Job) -> tuple[Scope, Val]:
+    """What the epilogue's leaves are in a placed tile, and the numbers of its rows."""
+    w, t = job.w, job.tile
+    count = product(w.kernel.output.shape)
+    kind = "int32" if isinstance(count, int) and count < 2**31 else "int64"
+    axes, row, some_rows = job.left.rows(w, kind)
+    lanes = f"tl.arange(0, {t.columns}, gl.SliceLayout(0, layout))[None, :]"
+    column = w.a.put(f"column_tile * {t.columns} + {lanes}", "int32")
+    some_columns = w.below(column, job.left.columns, t.columns)
+    mask = w.both(some_rows, some_columns)
+    last = len(axes)
+    parts = ((frozenset(range(last)), some_rows), (frozenset({last}), some_columns))
+    return Scope(dict(enumerate([*axes, column])), mask, parts=parts), row
+
+
+def _multiply(job: _Job, slot: str, wait: str) -> list[str]:
+    """One step: wait for its copies, multiply, and let the step before it finish."""
+    return [
+        f"slot = {slot}",
+        f"mbarrier.wait(full.index(slot), {wait})",
+        f"left_side = {_matrix(job, 'left.index(slot)')}",
+        "right_side = right.index(slot).permute((1, 0))",
+        "acc = warpgroup_mma(left_side, right_side, acc, is_async=True)",
+        "acc = warpgroup_mma_wait(1, deps=[acc])",
+    ]
+
+
+def _matrix(job: _Job, slot: str) -> str:
+    """The left operand in a slot; a box of pixels is taken for rows of a matrix."""
+    if len(job.left.map().box) == 2:
+        return slot
+    shape = [job.tile.rows, depth_of(job.dtype)]
+    return f"rows_of({slot}, {shape}, {_operand(job, 2)})"
+
+
+def _accumulators(job: _Job) -> str:
+    t = job.tile
+    instruction = [16, t.columns, 32 // job.dtype.itemsize]
+    layout = f"gl.NVMMADistributedLayout([3, 0], [{t.warps}, 1], {instruction})"
+    return f"acc = gl.zeros([{t.rows}, {t.columns}], gl.float32, {layout})"
+
+
+def _finish(job: _Job, scope: Scope, row: Val) -> None:
+    """The epilogue on the accumulators, and its stores."""
+    w = job.w
+    w.line("acc = warpgroup_mma_wait(0, deps=[acc])")
+    out = w.a.put(spread(job.tile, "acc"), "float32")
+    value = w.epilogue(out, scope)
+    column = scope.axes[len(scope.axes) - 1]
+    at = w.a.put(f"{row} * {job.left.columns} + {column}", row.type)
+    w.store(at.text, value, scope.mask)
+
+
+def _alone(job: _Job) -> list[str]:
+    """A program a tile."""
+    w, t = job.w, job.tile
+    w.line(f"layout: gl.constexpr = {spread_layout(t)}")
+    w.src.lines += _memory(job)
+    w.line(WAIT)
+    w.line("tile = tl.program_id(0)")
+    _place(job, w.src)
+    copy = "copy(map0, map1, left, right, full, tile, {}" + job.sizes + ")"
+    with w.src.block(f"for i in gl.static_range({t.stages - 1})"):
+        w.line(copy.format("i"))
+    scope, row = _scope(job)
+    w.emit.ahead(w.kernel.epilogue, scope)
+    w.line(_accumulators(job))
+    with w.src.block(f"for step in range({job.left.steps})"):
+        for text in _multiply(job, f"step % {t.stages}", f"(step // {t.stages}) & 1"):
+            w.line(text)
+        w.line(copy.format(f"step + {t.stages - 1}"))
+    _finish(job, scope, row)
+    copying = Source()
+    _place(job, copying)
+    copying.line(f"slot = step % {t.stages}")
+    copying.line(f"some = step < {job.left.steps}")
+    _copies(job, copying, ", pred=some")
+    arguments = "map0, map1, left, right, full, tile, step" + job.sizes
+    return [
+        _function("copy", arguments, copying.lines),
+        _function("product", f"map0, map1, {job.pointers}", w.src.lines),
+    ]
+
+
+def _specialized(job: _Job) -> list[str]:
+    """A warp that copies and groups that multiply, over every grid-th tile."""
+    t = job.tile
+    walk = f"first, pace, {job.pointers}"
+    entry = Source()
+    entry.lines += _memory(job)
+    entry.line(WAIT)
+    entry.line("first = tl.program_id(0)")
+    entry.line("pace = tl.num_programs(0)")
+    groups = [f"(consume, ({SHARED}, {walk}, {i}))" for i in range(t.consumers)]
+    copier = f"(produce, (map0, map1, {SHARED}, {walk}))"
+    warps = [*[t.warps] * (t.consumers - 1), 1]
+    registers = [*[232] * (t.consumers - 1), 40]
+    parts = ", ".join([*groups, copier])
+    entry.line(f"gl.warp_specialize([{parts}], {warps}, {registers})")
+    return [
+        _function("produce", f"map0, map1, {SHARED}, {walk}", _produce(job)),
+        _function("consume", f"{SHARED}, {walk}, me: gl.constexpr", _consume(job)),
+        _function("product", f"map0, map1, {job.pointers}", entry.lines),
+    ]
+
+
+def _produce(job: _Job) -> list[str]:
+    t, out = job.tile, Source()
+    out.line(f"count = ({job.tiles} - first + pace - 1) // pace")
+    with out.block(f"for at in range(count * {job.left.steps})"):
+        out.line(f"tile = first + at // {job.left.steps} * pace")
+        out.line(f"step = at % {job.left.steps}")
+        _place(job, out)
+        out.line(f"slot = at % {t.stages}")
+        out.line(f"mbarrier.wait(empty.index(slot), ((at // {t.stages}) & 1) ^ 1)")
+        _copies(job, out, "")
+    return out.lines
+
+
+def _consume(job: _Job) -> list[str]:
+    """The tiles of one group; `me` is its number."""
+    w, t = job.w, job.tile
+    w.line(f"layout: gl.constexpr = {spread_layout(t)}")
+    w.line(f"count = ({job.tiles} - first + pace - 1) // pace")
+    with w.src.block(f"for turns in range(me, count, {t.consumers})"):
+        w.line("tile = first + turns * pace")
+        _place(job, w.src)
+        scope, row = _scope(job)
+        w.emit.ahead(w.kernel.epilogue, scope)
+        w.line(_accumulators(job))
+        if t.consumers == 2:
+            w.line("mbarrier.wait(turn.index(me), ((turns // 2) & 1) ^ (1 - me))")
+        with w.src.block(f"for step in range({job.left.steps})"):
+            w.line(f"at = turns * {job.left.steps} + step")
+            for text in _multiply(job, f"at % {t.stages}", f"(at // {t.stages}) & 1"):
+                w.line(text)
+            w.line(f"before = (at + {t.stages - 1}) % {t.stages}")
+            w.line("mbarrier.arrive(empty.index(before), pred=step > 0)")
+        w.line("acc = warpgroup_mma_wait(0, deps=[acc])")
+        w.line(f"last = (turns * {job.left.steps} + {job.left.steps - 1}) % {t.stages}")
+        w.line("mbarrier.arrive(empty.index(last))")
+        if t.consumers == 2:
+            w.line("mbarrier.arrive(turn.index(1 - me))")
+        _finish(job, scope, row)
+    return w.src.lines

@@ -1,0 +1,86 @@
+"""Tactics of the Gluon templates, the most promising first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from braze.codegen.cuda.gluon.layout import DEPTH_BYTES, GluonTile, depth_of, gluon_tactic
+from braze.codegen.cuda.gluon.shapes import Rows, Windows, product_shape
+from braze.core.config import Effort
+from braze.core.dims import Dim
+from braze.fusion.kernel import AnchorKernel, Tactic
+
+MULTIPROCESSORS = 132
+UNKNOWN_ROWS, UNKNOWN_BATCH, UNKNOWN_SIDE = 4096, 8, 28
+SIDES = (1, 2, 4, 8, 16)  # of boxes of pixels
+BARRIERS = 256  # bytes of shared memory beside the operands
+
+# rows, columns, warps, stages, consumers
+TILES = (
+    (128, 128, 4, 6, 2), (128, 64, 4, 3, 0), (128, 128, 8, 3, 0), (64, 128, 4, 3, 0),
+    (128, 64, 4, 4, 2), (64, 64, 4, 4, 0), (64, 256, 4, 3, 0), (256, 128, 8, 4, 1),
+    (128, 128, 4, 3, 0), (64, 256, 4, 4, 2), (256, 64, 8, 3, 0), (128, 256, 8, 4, 1),
+    (64, 128, 4, 6, 2), (128, 256, 8, 3, 0), (256, 64, 8, 4, 1), (64, 64, 4, 8, 0),
+)  # fmt: skip
+
+
+def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tuple[Tactic, ...]:
+    """Tiles of a product, ranked by waste and by how they fill the card; none for what the
+    template does not take."""
+    shape = product_shape(kernel)
+    if not isinstance(shape, Rows):  # windows: not before a card has run them
+        return ()
+    found: list[tuple[float, int, GluonTile]] = []
+    for sizes in TILES:
+        tile = GluonTile(*sizes)
+        if tile.stages * (tile.rows + tile.columns) * DEPTH_BYTES + BARRIERS > shared_bytes:
+            continue
+        for t in [tile] if isinstance(shape, Rows) else boxes(tile, shape):
+            found.append((_cost(t, shape, depth_of(kernel.inputs[0].dtype)), len(found), t))
+    found.sort(key=lambda f: f[:2])
+    return tuple(gluon_tactic(t) for _, _, t in found[: max(1, effort.tactics)])
+
+
+def boxes(t: GluonTile, shape: Windows) -> list[GluonTile]:
+    """`t` with the boxes of pixels that waste the least, at most two; large and square ones, whose
+    windows share the most, first."""
+    found: list[tuple[int, int, int, GluonTile]] = []
+    for height in SIDES:
+        for width in SIDES:
+            if height * width <= t.rows:
+                box = replace(t, height=height, width=width)
+                waste = _row_tiles(box, shape)
+                found.append((waste, -height * width, abs(height - width), box))
+    found.sort(key=lambda f: f[:3])
+    return [f[-1] for f in found[:2]]
+
+
+def _row_tiles(t: GluonTile, shape: Rows | Windows) -> int:
+    """Tiles of rows at known sizes."""
+    if isinstance(shape, Rows):
+        return math.ceil(known(shape.count, UNKNOWN_ROWS) / t.rows)
+    images = t.rows // (t.height * t.width)
+    sizes = (
+        (shape.batch, UNKNOWN_BATCH, images),
+        *((d, UNKNOWN_SIDE, side) for d, side in zip(shape.out, (t.height, t.width), strict=True)),
+    )
+    return math.prod(math.ceil(known(d, guess) / step) for d, guess, step in sizes)
+
+
+def _cost(t: GluonTile, shape: Rows | Windows, step: int) -> float:
+    """Relative time: waves of tiles times the work of one, and what small tiles read again."""
+    if isinstance(shape, Rows):
+        columns, steps = shape.columns, math.ceil(shape.depth / step)
+    else:
+        columns = shape.out_channels
+        steps = math.prod(shape.kernel) * math.ceil(shape.channels / step)
+    tiles = _row_tiles(t, shape) * math.ceil(columns / t.columns)
+    waves = math.ceil(tiles / MULTIPROCESSORS)
+    work = t.rows * t.columns + 48 * (t.rows + t.columns)
+    return waves * work * (steps + 2.0)
+
+
+def known(d: Dim, guess: int) -> int:
+    """A size, or a guess where it depends on the input shapes."""
+    return d if isinstance(d, int) else guess
