@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -32,9 +33,12 @@ def shrink(case: Case, outcome: Outcome, number: int, seconds: float = SECONDS) 
 
 
 def manner(reason: str) -> str:
-    """What sort of failure a reason describes: wrong values, wrong bits, or an exception's type."""
+    """What sort of failure a reason describes: wrong values, wrong bits, or an exception without
+    the names and numbers in it."""
     first = reason.split(" ", 1)[0]
-    return first if first.endswith(":") else "bits" if "bits" in reason else first
+    if first.endswith(":"):
+        return re.sub(r"'[^']*'|\d+", "#", reason)
+    return "bits" if "bits" in reason else first
 
 
 def smallest(case: Case, fails: Callable[[Case], bool], seconds: float) -> Case:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from braze.frontend.onnx.importer import import_network
 from tests.fuzz.case import Case, Fill, Step, Tensor
 from tests.fuzz.checks import check
+from tests.fuzz.forcing import build
 from tests.fuzz.ways import Variant
 
 LEVELS = tuple(Variant(level) for level in range(4))
@@ -126,6 +129,28 @@ def test_a_moved_tap_outside_of_the_image_is_zero_beside_an_infinite_pixel(reach
               "o": Tensor("float32", (2, 8, 6, 5), offsets, 2)}  # fmt: skip
     steps = (Step("DeformConv", ("x", "w", "o"), ("y",)),)
     right(Case(steps, inputs, ("y",), {"w": drawn(3, 3, 4, 2, 2)}))
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_small_weights_of_a_cubic_sample_are_known_to_their_own_size(target: str) -> None:
+    """They were what was left of terms of order 1, so wrong by 4e-4 of themselves at t = 2**-10.
+
+    Positions are exact (4 (g + 1) of multiples of 2**-12), and one pixel of 1 shows its weight.
+    The bound is four roundoffs: each weight is a product of at most five rounded factors.
+    """
+    t = 2.0**-10
+    grid = np.array([-1 + (3 + t) / 4, 0, -1 + (4 - t) / 4, 0], np.float32).reshape(1, 1, 2, 2)
+    steps = (Step("GridSample", ("x", "g"), ("y",), {"mode": "cubic", "align_corners": 1}),)
+    inputs = {"x": Tensor("float32", (1, 1, 3, 9)), "g": Tensor("float32", (1, 1, 2, 2))}
+    case = Case(steps, inputs, ("y",))
+    engine, _ = build(import_network(case.model(), shapes=case.shapes()), 1, target)
+    outer, far = -0.75 * t * (1 - t) ** 2, -0.75 * (1 - t) * t**2
+    inner, near = t * (1 + (1 - t) - 1.25 * (1 - t) ** 2), 1 - 2.25 * t**2 + 1.25 * t**3
+    for pixel, first, second in ((2, outer, far), (4, inner, near)):
+        image = np.zeros((1, 1, 3, 9), np.float32)
+        image[0, 0, 1, pixel] = 1
+        got = engine({"x": image, "g": grid})["y"].reshape(-1)
+        np.testing.assert_allclose(got, [first, second], rtol=2.0**-22, atol=0)
 
 
 # ------------------------------------------------------------------ nothing, and symbolic sizes

@@ -106,12 +106,12 @@ class GridSample(Op):
     def _weight_numpy(self, t: Array, tap: int) -> Array:
         if self.mode == "nearest":
             return np.ones_like(t)
-        d, a = np.abs(t - tap), CUBIC_A
+        near, far = (1 - t, t) if tap <= 0 else (t, 1 - t)
         if self.mode == "linear":
-            return np.asarray(1 - d)
+            return np.asarray(near)
         if tap in (0, 1):
-            return np.asarray(((a + 2) * d - (a + 3)) * d * d + 1)
-        return np.asarray(((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
+            return np.asarray(near * (1 + far - (CUBIC_A + 2) * far * far))
+        return np.asarray(CUBIC_A * far * near * near)
 
     # -------------------------------------------------------------- expressions
 
@@ -178,15 +178,21 @@ class GridSample(Op):
         return index, inside
 
     def _weight(self, t: Expr, tap: int) -> Expr:
+        """The weight of the pixel at floor(p) + tap, t = p - floor(p).
+
+        The cubic kernel of Keys, (a + 2) d^3 - (a + 3) d^2 + 1 and a (d^3 - 5 d^2 + 8 d - 4) at a
+        distance d, with its zeros split off: where a weight is small it comes from terms of order
+        1 that cancel otherwise.
+        """
+        one, rest = const(1, t.dtype), binary("sub", const(1, t.dtype), t)
+        near, far = (rest, t) if tap <= 0 else (t, rest)
         if self.mode == "linear":
-            return binary("sub", const(1, t.dtype), t) if tap == 0 else t
-        d = unary("abs", binary("sub", t, const(tap, t.dtype)))
-        a = CUBIC_A
-        near = tap in (0, 1)
-        out = const(a + 2 if near else a, t.dtype)
-        for c in (-(a + 3), 0.0, 1.0) if near else (-5 * a, 8 * a, -4 * a):
-            out = binary("add", binary("mul", out, d), const(c, t.dtype))
-        return out
+            return near
+        if tap in (0, 1):
+            bend = binary("mul", const(CUBIC_A + 2, t.dtype), binary("mul", far, far))
+            return binary("mul", near, binary("sub", binary("add", one, far), bend))
+        return binary("mul", const(CUBIC_A, t.dtype),
+                      binary("mul", far, binary("mul", near, near)))  # fmt: skip
 
     def _sample(
         self, x: TensorType, front: tuple[Expr, ...], points: Sequence[Expr],
