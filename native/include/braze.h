@@ -106,6 +106,9 @@ BRAZE_API int32_t braze_engine_num_profiles(const braze_engine* engine);
 BRAZE_API int32_t braze_engine_num_steps(const braze_engine* engine);
 BRAZE_API int32_t braze_engine_num_debug_tensors(const braze_engine* engine);
 BRAZE_API int32_t braze_engine_threads(const braze_engine* engine);
+/* What it runs on, as DLPack counts: type 1 is the host, 2 a CUDA GPU, which has a number too. */
+BRAZE_API braze_status braze_engine_device(const braze_engine* engine, int32_t* type,
+                                           int32_t* number);
 BRAZE_API braze_status braze_engine_binding(const braze_engine* engine, int32_t binding,
                                             braze_tensor_info* out);
 BRAZE_API braze_status braze_engine_debug_tensor(const braze_engine* engine, int32_t index,
@@ -225,9 +228,16 @@ BRAZE_API braze_status braze_buffer_create(braze_engine* engine, int32_t space, 
                                            braze_buffer** out);
 BRAZE_API void braze_buffer_destroy(braze_buffer* buffer);
 BRAZE_API void* braze_buffer_data(const braze_buffer* buffer);
+/* A DLManagedTensor (https://dmlc.github.io/dlpack) of the buffer with this shape, row-major, which
+ * keeps the memory until its deleter is called. type_code and bits are those of a DLDataType. */
+BRAZE_API braze_status braze_buffer_dlpack(const braze_buffer* buffer, int32_t type_code,
+                                           int32_t bits, const int64_t* dims, int32_t rank,
+                                           void** out);
 /* Copies between any two places in memory of the host and of the engine's device, and waits. */
 BRAZE_API braze_status braze_engine_copy(braze_engine* engine, void* to, const void* from,
                                          int64_t bytes);
+/* Waits for the work of a CUstream (NULL: the default stream). */
+BRAZE_API braze_status braze_engine_wait_cuda(braze_engine* engine, void* cuda_stream);
 
 /* ---- streams and events ----------------------------------------------------------------- */
 

@@ -136,6 +136,15 @@ int32_t braze_engine_threads(const braze_engine* engine) {
   return engine ? engine->engine->threads() : -1;
 }
 
+braze_status braze_engine_device(const braze_engine* engine, int32_t* type, int32_t* number) {
+  return guarded([&] {
+    braze::need(engine, type, number);
+    const braze::DeviceName name = engine->engine->device().name();
+    *type = name.type;
+    *number = name.number;
+  });
+}
+
 braze_status braze_engine_binding(const braze_engine* engine, int32_t binding,
                                   braze_tensor_info* out) {
   return guarded([&] {

@@ -187,6 +187,11 @@ void CudaDevice::copy(void* to, const void* from, int64_t bytes) {
   cuda_check(CudaDriver::get().copy(address_of(to), address_of(from), count), "copying");
 }
 
+void CudaDevice::wait(void* stream) {
+  const CudaScope scope(context_);
+  cuda_check(CudaDriver::get().stream_wait(stream), "waiting for a stream");
+}
+
 std::unique_ptr<Runner> CudaDevice::runner(const Engine& engine, const ContextOptions& options) {
   return std::make_unique<CudaRun>(*this, engine, options);
 }

@@ -34,6 +34,8 @@ class QuietCudaScope {
 
 class CudaDevice : public Device {
  public:
+  static constexpr int32_t kDlCuda = 2;
+
   CudaDevice();
   ~CudaDevice() override;
   CudaDevice(const CudaDevice&) = delete;
@@ -47,6 +49,8 @@ class CudaDevice : public Device {
   void* allocate_pinned(int64_t bytes) override;
   void release_pinned(void* memory, int64_t bytes) noexcept override;
   void copy(void* to, const void* from, int64_t bytes) override;
+  void wait(void* stream) override;
+  DeviceName name() const override { return {kDlCuda, device_}; }
   std::unique_ptr<Runner> runner(const Engine& engine, const ContextOptions& options) override;
 
   CuHandle context() const { return context_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda_nvtx.h"
 #include "error.h"
 
 namespace braze {
@@ -29,7 +30,9 @@ CudaSteps::CudaSteps(CudaDevice& device, const Engine& engine)
 
 bool CudaSteps::issue(LaunchTable& table, size_t step, CuHandle stream, bool after_launch) {
   const Place at{table, step, stream, after_launch};
-  return std::visit([&](const auto& s) { return issue(at, s); }, *engine_.plan().every_step[step]);
+  const Step& which = *engine_.plan().every_step[step];
+  const NvtxRange range(step_name(which).c_str());
+  return std::visit([&](const auto& s) { return issue(at, s); }, which);
 }
 
 const Kernel& CudaSteps::kernel_of(const Launch& launch) const {

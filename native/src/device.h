@@ -50,9 +50,17 @@ class Runner {
   virtual void forget(const LaunchTable& table) noexcept = 0;
 };
 
+// As DLPack counts devices; the host is {1, 0}.
+struct DeviceName {
+  int32_t type = 1;
+  int32_t number = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
+
+  virtual DeviceName name() const { return {}; }
 
   // Loads the modules of the plan; throws a target error for code and memory it does not have. The
   // section stays where it is while the device lives.
@@ -73,6 +81,7 @@ class Device {
   virtual void copy(void* to, const void* from, int64_t bytes) {
     std::memmove(to, from, static_cast<size_t>(bytes));
   }
+  virtual void wait(void* stream) { (void)stream; }  // for work of a stream of the device
   // Null where the host's executor runs the steps. The engine must outlive it.
   virtual std::unique_ptr<Runner> runner(const Engine& engine, const ContextOptions& options) {
     (void)engine;

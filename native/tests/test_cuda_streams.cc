@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cuda_network.h"
+#include "dlpack.h"
 
 extern "C" {
 int cuDevicePrimaryCtxRetain(void**, int);
@@ -222,6 +223,33 @@ void test_unaligned_memory_is_copied_on_the_device() {
   }
 }
 
+// A tensor for other libraries holds the memory, and the engine's device, for as long as they want.
+void test_dlpack() {
+  stub_reset();
+  CudaUse use(cuda_engine());
+  CHECK_OK(use.load());
+  void* made = nullptr;
+  const int64_t dims[] = {4, kCudaColumns};
+  {
+    const CudaBuffer memory(use.engine, BRAZE_SPACE_DEVICE, 64);
+    CHECK_OK(braze_buffer_dlpack(memory.buffer, 2, 32, dims, 2, &made));
+    CHECK(static_cast<braze::DlManagedTensor*>(made)->tensor.data == memory.data);
+    const int64_t large[] = {5, kCudaColumns};
+    const int64_t negative[] = {-1};
+    const int64_t huge[] = {int64_t{1} << 40, int64_t{1} << 40};
+    CHECK(braze_buffer_dlpack(memory.buffer, 2, 32, large, 2, &made) == BRAZE_ERROR_BINDING);
+    CHECK(braze_buffer_dlpack(memory.buffer, 2, 32, negative, 1, &made) == BRAZE_ERROR_BINDING);
+    CHECK(braze_buffer_dlpack(memory.buffer, 2, 32, huge, 2, &made) == BRAZE_ERROR_BINDING);
+  }
+  use.end();
+  auto* const tensor = static_cast<braze::DlManagedTensor*>(made);
+  CHECK(tensor->tensor.device.type == 2 && tensor->tensor.rank == 2);
+  CHECK(tensor->tensor.shape[0] == 4 && tensor->tensor.shape[1] == kCudaColumns);
+  CHECK(*stub_live());
+  tensor->deleter(tensor);
+  CHECK_CLEAN();
+}
+
 void test_streams_of_a_gpu_are_for_engines_of_one() {
   const std::string file = chain_engine({});
   CudaUse use(file);
@@ -252,6 +280,7 @@ int main() {
   test_priorities();
   test_memory_of_another_gpu_is_refused();
   test_unaligned_memory_is_copied_on_the_device();
+  test_dlpack();
   test_streams_of_a_gpu_are_for_engines_of_one();
   return 0;
 }

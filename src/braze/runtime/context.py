@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from braze.core.dtypes import DType
 from braze.runtime.arrays import Array, address_of, empty_output
+from braze.runtime.device import DeviceArray, DeviceTensor, device_tensor, stream_handle
 from braze.runtime.hooks import Hooks
-from braze.runtime.inputs import input_arrays, passed_memory
-from braze.runtime.loaded import LoadedEngine
-from braze.runtime.native import Memory, check, run_options
+from braze.runtime.inputs import PassedMemory, host_array, ordered, passed_memory
+from braze.runtime.loaded import LoadedEngine, TensorRow
+from braze.runtime.native import ContextOptions, Memory, RunTimes, check, run_options
 from braze.runtime.stream import Stream
 
 AUTOMATIC_PROFILE: Final = -1
@@ -28,9 +30,20 @@ class _Output:
 
     name: str
     shape: tuple[int, ...]
+    dtype: DType
     storage: np.dtype[Any]
     bytes: int
     slot: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of a run: copying inputs, launching by the host, computing, copying outputs."""
+
+    h2d: float
+    enqueue: float
+    compute: float
+    d2h: float
 
 
 class ExecutionContext:
@@ -40,12 +53,22 @@ class ExecutionContext:
     Threads that share a context take turns.
     """
 
-    def __init__(self, engine: LoadedEngine, profile: int | None = None) -> None:
+    def __init__(
+        self,
+        engine: LoadedEngine,
+        profile: int | None = None,
+        *,
+        priority: int = 0,
+        extra_streams: int = -1,
+    ) -> None:
         self._handle = c_void_p()
         self._engine = engine
         self._lib = engine.lib
         number = AUTOMATIC_PROFILE if profile is None else profile
-        check(self._lib.braze_context_create(engine.handle, number, ctypes.byref(self._handle)))
+        size = ctypes.sizeof(ContextOptions)
+        options = ctypes.byref(ContextOptions(size, number, priority, extra_streams))
+        out = ctypes.byref(self._handle)
+        check(self._lib.braze_context_create_with(engine.handle, options, out))
         self._lock = threading.RLock()
         self._bound: dict[str, Any] = {}
         self._inputs = engine.bindings[: engine.num_inputs]
@@ -71,9 +94,11 @@ class ExecutionContext:
         *,
         workers: int = 0,
         debug: Iterable[str] = (),
-    ) -> dict[str, Array]:
+    ) -> dict[str, Any]:
         """Run on `inputs`; returns the outputs, then the debug tensors asked for, by name.
 
+        Where an input is a tensor of the engine's GPU (of any library with `__dlpack__` or
+        `__cuda_array_interface__`) it is used in place, and outputs are `DeviceArray`s there.
         workers: threads of this run, at most what the engine was built for; 0 for its own number.
         """
         wanted = frozenset(debug)
@@ -91,17 +116,27 @@ class ExecutionContext:
         self._run(inputs, hooks)
         return hooks.spent
 
-    def _run(self, inputs: Mapping[str, Any], hooks: Hooks | None) -> dict[str, Array]:
-        arrays = input_arrays(self._inputs, inputs)
+    def _run(self, inputs: Mapping[str, Any], hooks: Hooks | None) -> dict[str, Any]:
+        values = ordered(self._inputs, inputs)
+        arrays = [self._passed(b, v) for b, v in zip(self._inputs, values, strict=True)]
+        on_device = self._wait_for_tensors(arrays)
         if self._late:
             hooks = hooks or Hooks(0)
             hooks.make_outputs(self._engine)
         with self._lock:
             self._set_shapes(arrays)
-            outputs: dict[str, Array] = {}
+            outputs: dict[str, Any] = {}
             for slot, array in zip(self._slots, arrays, strict=False):
-                slot.data, slot.bytes = address_of(array), array.nbytes
+                slot.bytes = array.nbytes
+                if isinstance(array, DeviceTensor):
+                    slot.data = array.address
+                else:
+                    slot.data = address_of(array)
             for out in self._outputs:
+                if on_device:
+                    made = DeviceArray(self._engine, out.dtype, out.shape)
+                    outputs[out.name], out.slot.data = made, made.address
+                    continue
                 outputs[out.name], out.slot.data = empty_output(
                     out.name, out.shape, out.storage, out.bytes
                 )
@@ -118,7 +153,20 @@ class ExecutionContext:
         outputs |= hooks.outputs
         return {b.name: outputs[b.name] for b in self._engine.bindings if b.is_output}
 
-    def _set_shapes(self, arrays: Sequence[Array]) -> None:
+    def _passed(self, row: TensorRow, value: Any) -> Array | DeviceTensor:
+        if isinstance(value, np.ndarray):
+            return host_array(row, value)
+        tensor = device_tensor(self._engine, row, value, ordered=True)
+        return host_array(row, value) if tensor is None else tensor
+
+    def _wait_for_tensors(self, arrays: Sequence[Array | DeviceTensor]) -> bool:
+        """Until tensors of the device are filled; whether there are any."""
+        tensors = [a for a in arrays if isinstance(a, DeviceTensor)]
+        for stream in {t.stream for t in tensors if t.stream is not None}:
+            check(self._lib.braze_engine_wait_cuda(self._engine.handle, stream))
+        return bool(tensors)
+
+    def _set_shapes(self, arrays: Sequence[Array | DeviceTensor]) -> None:
         shapes = tuple([array.shape for array in arrays])
         if shapes == self._shapes:
             return
@@ -134,7 +182,7 @@ class ExecutionContext:
                 continue
             shape = self._shape(i)
             slot.bytes = math.prod(shape) * b.storage.itemsize
-            self._outputs.append(_Output(b.name, shape, b.storage, slot.bytes, slot))
+            self._outputs.append(_Output(b.name, shape, b.dtype, b.storage, slot.bytes, slot))
         self._shapes = shapes
 
     # ---- the stateful way ---------------------------------------------------------------
@@ -168,24 +216,55 @@ class ExecutionContext:
         )
         return index.value, size.value
 
-    def bind(self, name: str, memory: Array | int, size: int | None = None) -> None:
+    def bind(self, name: str, memory: Any, size: int | None = None) -> None:
         """Bind memory for execute and enqueue: an array (kept alive), or an address with a size.
 
-        An output array receives the result in place.
+        Arrays are numpy's or, on a GPU, those of any library with `__dlpack__` or
+        `__cuda_array_interface__`. An output array receives the result in place.
         """
         index = self._engine.binding_index(name)
-        given = passed_memory(self._engine.bindings[index], memory, size)
+        row = self._engine.bindings[index]
+        given: DeviceTensor | PassedMemory | None = None
+        if not isinstance(memory, (int, np.ndarray)):
+            given = device_tensor(self._engine, row, memory, ordered=False)
+        if given is None:
+            given = passed_memory(row, memory, size)
         with self._lock:
-            check(self._lib.braze_context_bind(self._handle, index, given.address, given.bytes))
+            check(self._lib.braze_context_bind(self._handle, index, given.address, given.nbytes))
             self._bound[name] = given.keep
 
-    def execute(self, *, workers: int = 0) -> None:
-        """Run with the shapes and memory set before; returns when it is done."""
-        options = run_options(workers)
+    def execute(self, *, workers: int = 0, graph: bool = True, sleep: bool = False) -> None:
+        """Run with the shapes and memory set before; returns when it is done.
+
+        On a GPU: graph=False launches the steps one by one; sleep=True waits without using a CPU.
+        """
+        options = run_options(workers, graph=graph, sleep=sleep)
         check(self._lib.braze_context_execute(self._handle, ctypes.byref(options)))
 
-    def enqueue(self, stream: Stream) -> None:
-        """Run on `stream` with the shapes and memory set now; errors show in its synchronize."""
+    def timed(self, *, graph: bool = True, sleep: bool = False) -> Times:
+        """Run as `execute` does, and say what the time went to."""
+        options = run_options(0, graph=graph, sleep=sleep)
+        times = RunTimes(ctypes.sizeof(RunTimes))
+        options.times = ctypes.pointer(times)
+        check(self._lib.braze_context_execute(self._handle, ctypes.byref(options)))
+        spent = (times.h2d_ns, times.enqueue_ns, times.compute_ns, times.d2h_ns)
+        return Times(*(ns / 1e6 for ns in spent))
+
+    def enqueue(self, stream: Any) -> None:
+        """Run on `stream` with the shapes and memory set now; returns at once.
+
+        A `braze.Stream` raises the errors of the run in its synchronize. Engines of a GPU also take
+        the streams of CUDA libraries, or the integer of a CUstream: memory must lie on the GPU or
+        be pinned then, and errors show in this context's `synchronize` or its next run.
+        """
         with self._lock:
-            check(self._lib.braze_context_enqueue(self._handle, stream.handle, None))
-            stream.keep_alive(self, dict(self._bound))
+            if isinstance(stream, Stream):
+                check(self._lib.braze_context_enqueue(self._handle, stream.handle, None))
+                stream.keep_alive(self, dict(self._bound))
+            else:
+                handle = stream_handle(stream)
+                check(self._lib.braze_context_enqueue_cuda(self._handle, handle, None))
+
+    def synchronize(self) -> None:
+        """Wait for the runs enqueued on CUDA streams; raises the error of one."""
+        check(self._lib.braze_context_synchronize(self._handle))

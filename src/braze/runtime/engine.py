@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from braze.core.dtypes import DType
+from braze.core.dtypes import F32, DType, from_name
 from braze.core.errors import EngineFormatError, TargetError
 from braze.core.files import path_text
 from braze.engine.plan import Binding, Plan
@@ -22,6 +22,7 @@ from braze.engine.read import from_bytes, read_file
 from braze.engine.write import aligned_bytes, to_array, write_image
 from braze.runtime.arrays import Array
 from braze.runtime.context import ExecutionContext
+from braze.runtime.device import DeviceArray, pinned_empty
 from braze.runtime.loaded import LoadedEngine
 from braze.runtime.native import BORROW, check, library, thread_count
 from braze.runtime.report import describe_plan, shape_text
@@ -91,8 +92,11 @@ class Engine:
 
     def __call__(
         self, inputs: Mapping[str, Any], *, workers: int = 0, debug: Iterable[str] = ()
-    ) -> dict[str, Array]:
-        """Run on arrays by input name; returns arrays by output name. Any thread may call it."""
+    ) -> dict[str, Any]:
+        """Run on arrays by input name; returns arrays by output name. Any thread may call it.
+
+        Tensors of the engine's GPU are used in place, and outputs are `DeviceArray`s then.
+        """
         context = self._take_context()
         try:
             return context.run(inputs, workers=workers, debug=debug)
@@ -113,9 +117,25 @@ class Engine:
         except IndexError:
             return self.create_context()
 
-    def create_context(self, profile: int | None = None) -> ExecutionContext:
-        """A context of your own; profile: an index, or None to choose by the shapes."""
-        return ExecutionContext(self.loaded, profile)
+    def create_context(
+        self, profile: int | None = None, *, priority: int = 0, extra_streams: int = -1
+    ) -> ExecutionContext:
+        """A context of your own; profile: an index, or None to choose by the shapes.
+
+        On a GPU: priority, from 0, of its work against that of others; extra_streams for branches
+        of the network side by side (-1: as braze thinks).
+        """
+        return ExecutionContext(
+            self.loaded, profile, priority=priority, extra_streams=extra_streams
+        )
+
+    def device_empty(self, shape: Sequence[int], dtype: DType | str = F32) -> DeviceArray:
+        """A zeroed array in memory of the engine's device; raises ExecutionError without memory."""
+        return DeviceArray(self.loaded, _dtype(dtype), shape)
+
+    def pinned_empty(self, shape: Sequence[int], dtype: DType | str = F32) -> Array:
+        """A zeroed numpy array in memory of the host that the engine's device copies fastest."""
+        return pinned_empty(self.loaded, _dtype(dtype), shape)
 
     # ---- descriptions -------------------------------------------------------------------
 
@@ -181,3 +201,7 @@ def _of_other_backend(plan: Plan, refusal: TargetError) -> Engine:
     catalog = importlib.import_module("braze.codegen.catalog")
     engine: Engine = catalog.find_backend(name, plan.threads).load(plan)
     return engine
+
+
+def _dtype(dtype: DType | str) -> DType:
+    return dtype if isinstance(dtype, DType) else from_name(dtype)

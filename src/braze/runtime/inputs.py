@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -16,31 +16,42 @@ from braze.runtime.loaded import TensorRow
 def input_arrays(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> list[Array]:
     """The array for each input of an engine, contiguous and of its element type.
 
-    Raises BindingError for names that are missing or unknown, ShapeError for another number of
-    axes, and what `as_input` raises.
+    Raises what `ordered` and `host_array` raise.
     """
+    values = ordered(rows, inputs)
+    return [host_array(row, value) for row, value in zip(rows, values, strict=True)]
+
+
+def ordered(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> list[Any]:
+    """What was passed for each input; raises BindingError for names that are missing or unknown."""
     if not isinstance(inputs, Mapping):
         raise BindingError(
             f"inputs must be a dict of arrays by input name, not {type(inputs).__name__}; "
             f"the engine takes the inputs {[row.name for row in rows]}"
         )
-    arrays = []
-    for row in rows:
-        if row.name not in inputs:
-            _reject_names(rows, inputs)
-        array = as_input(row.name, row.dtype, row.storage, inputs[row.name])
-        if array.ndim != row.rank:
-            raise ShapeError(
-                f"input {row.name!r} has shape {array.shape} but the engine takes "
-                f"{row.rank} axes; reshape it"
-            )
-        arrays.append(array)
-    if len(inputs) != len(arrays):
+    try:
+        values = [inputs[row.name] for row in rows]
+    except KeyError:
         _reject_names(rows, inputs)
-    return arrays
+    if len(inputs) != len(values):
+        _reject_names(rows, inputs)
+    return values
 
 
-def _reject_names(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> None:
+def host_array(row: TensorRow, value: Any) -> Array:
+    """`value` as an array for an input; raises what `as_input` raises, and ShapeError for another
+    number of axes.
+    """
+    array = as_input(row.name, row.dtype, row.storage, value)
+    if array.ndim != row.rank:
+        raise ShapeError(
+            f"input {row.name!r} has shape {array.shape} but the engine takes "
+            f"{row.rank} axes; reshape it"
+        )
+    return array
+
+
+def _reject_names(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> NoReturn:
     expected = [row.name for row in rows]
     missing = [name for name in expected if name not in inputs]
     extra = [name for name in inputs if name not in expected]
@@ -57,7 +68,7 @@ class PassedMemory:
 
     keep: Any
     address: int
-    bytes: int
+    nbytes: int
 
 
 def passed_memory(row: TensorRow, memory: Array | int, size: int | None = None) -> PassedMemory:

@@ -7,7 +7,7 @@ memory is freed at once when the last user lets go.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_ubyte, c_uint64, c_void_p
+from ctypes import c_int32, c_ubyte, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,9 @@ class LoadedEngine:
             self._row("braze_engine_debug_tensor", i)
             for i in range(self.lib.braze_engine_num_debug_tensors(handle))
         )
+        kind, number = c_int32(), c_int32()
+        check(self.lib.braze_engine_device(handle, ctypes.byref(kind), ctypes.byref(number)))
+        self.device = (kind.value, number.value)  # as DLPack counts
         self._index = {b.name: i for i, b in enumerate(self.bindings)}
 
     def __del__(self) -> None:

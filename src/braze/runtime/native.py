@@ -30,6 +30,8 @@ from braze.core.errors import (
 
 ABI_VERSION: Final = 2
 BORROW: Final = 1
+NO_GRAPH: Final = 1
+SLEEP: Final = 2
 MAX_THREADS: Final = 1024
 LIBRARY_PATH: Final = Path(__file__).resolve().parent.parent / "lib" / "libbraze_runtime.so"
 
@@ -89,6 +91,18 @@ ALLOCATE_FN: Final = ctypes.CFUNCTYPE(
 HOST_FN: Final = ctypes.CFUNCTYPE(None, c_void_p)
 
 
+class RunTimes(ctypes.Structure):
+    """braze_run_times."""
+
+    _fields_ = (
+        ("struct_size", c_uint64),
+        ("h2d_ns", c_int64),
+        ("enqueue_ns", c_int64),
+        ("compute_ns", c_int64),
+        ("d2h_ns", c_int64),
+    )
+
+
 class RunOptions(ctypes.Structure):
     """braze_run_options."""
 
@@ -100,6 +114,18 @@ class RunOptions(ctypes.Structure):
         ("debug", DEBUG_FN),
         ("user", c_void_p),
         ("allocate", ALLOCATE_FN),
+        ("times", POINTER(RunTimes)),
+    )
+
+
+class ContextOptions(ctypes.Structure):
+    """braze_context_options."""
+
+    _fields_ = (
+        ("struct_size", c_uint64),
+        ("profile", c_int32),
+        ("priority", c_int32),
+        ("extra_streams", c_int32),
     )
 
 
@@ -124,6 +150,8 @@ _PLAIN: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "braze_stream_destroy": (None, (c_void_p,)),
     "braze_event_destroy": (None, (c_void_p,)),
     "braze_kernel_destroy": (None, (c_void_p,)),
+    "braze_buffer_destroy": (None, (c_void_p,)),
+    "braze_buffer_data": (c_void_p, (c_void_p,)),
 }
 _CHECKED: Final[dict[str, tuple[Any, ...]]] = {
     "braze_host_supports": (c_char_p,),
@@ -134,7 +162,14 @@ _CHECKED: Final[dict[str, tuple[Any, ...]]] = {
     "braze_engine_binding": (c_void_p, c_int32, POINTER(TensorInfo)),
     "braze_engine_debug_tensor": (c_void_p, c_int32, POINTER(TensorInfo)),
     "braze_engine_step": (c_void_p, c_int32, POINTER(StepInfo)),
-    "braze_context_create": (c_void_p, c_int32, _OUT),
+    "braze_engine_device": (c_void_p, POINTER(c_int32), POINTER(c_int32)),
+    "braze_engine_copy": (c_void_p, c_void_p, c_void_p, c_int64),
+    "braze_engine_wait_cuda": (c_void_p, c_void_p),
+    "braze_buffer_create": (c_void_p, c_int32, c_int64, _OUT),
+    "braze_buffer_dlpack": (c_void_p, c_int32, c_int32, _DIMS, c_int32, _OUT),
+    "braze_context_create_with": (c_void_p, POINTER(ContextOptions), _OUT),
+    "braze_context_enqueue_cuda": (c_void_p, c_void_p, POINTER(RunOptions)),
+    "braze_context_synchronize": (c_void_p,),
     "braze_context_set_shapes": (c_void_p, _DIMS, c_int64),
     "braze_context_set_input_shape": (c_void_p, c_int32, _DIMS, c_int32),
     "braze_context_binding_shape": (c_void_p, c_int32, _DIMS, _DIMS),
@@ -225,9 +260,13 @@ def thread_count(value: object) -> int:
     return int(value)
 
 
-def run_options(workers: object) -> RunOptions:
-    """Options of a run on `workers` threads; raises ConfigError."""
-    return RunOptions(ctypes.sizeof(RunOptions), thread_count(workers))
+def run_options(workers: object, *, graph: bool = True, sleep: bool = False) -> RunOptions:
+    """Options of a run on `workers` threads; raises ConfigError.
+
+    On a GPU: graph=False launches step by step, sleep=True waits without using a CPU.
+    """
+    flags = (0 if graph else NO_GRAPH) | (SLEEP if sleep else 0)
+    return RunOptions(ctypes.sizeof(RunOptions), thread_count(workers), flags)
 
 
 class LoadedKernel:

@@ -162,14 +162,14 @@ class ReferenceContext(ExecutionContext):
         """See ExecutionContext.bind."""
         given = passed_memory(self._reference.row(name), memory, size)
         with self._lock:
-            self._given[name] = Span(given.address, given.bytes)
+            self._given[name] = Span(given.address, given.nbytes)
             self._bound[name] = given.keep
 
     def _spans(self) -> list[Span]:
         bindings = (*self._plan.inputs, *self._plan.outputs)
         return [self._given.get(b.name, NO_MEMORY) for b in bindings]
 
-    def execute(self, *, workers: int = 0) -> None:
+    def execute(self, *, workers: int = 0, graph: bool = True, sleep: bool = False) -> None:
         """See ExecutionContext.execute."""
         thread_count(workers)
         with self._lock:

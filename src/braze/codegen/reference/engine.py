@@ -41,7 +41,9 @@ class ReferenceEngine(Engine):
         thread_count(threads)
         return cls(image)
 
-    def create_context(self, profile: int | None = None) -> ReferenceContext:
+    def create_context(
+        self, profile: int | None = None, *, priority: int = 0, extra_streams: int = -1
+    ) -> ReferenceContext:
         """See Engine.create_context."""
         return ReferenceContext(self._reference, profile)
 
