@@ -64,7 +64,7 @@ def product(m: int, n: int, k: int) -> AnchorKernel:
 def tactic_loop(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Callable[[], float]:
     """A timer of one run of `kernel` compiled by `tactic`."""
     code = compile_anchor(kernel, tactic, target)
-    loaded = LoadedKernel(code.code.data, code.code.entry)
+    loaded = LoadedKernel(code.own_code.data, code.own_code.entry)
     rng = np.random.default_rng(0)
     shapes = [[evaluate(d, {}) for d in t.shape] for t in (*kernel.inputs, kernel.output)]
     buffers: list[Any] = [rng.standard_normal(s).astype(np.float32) for s in shapes[:-1]]

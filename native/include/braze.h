@@ -58,6 +58,10 @@ BRAZE_API const char* braze_host_features(void);
 BRAZE_API int32_t braze_host_cpus(void);
 /* Checks that this machine can run `isa`, a name as above with optional "+feature" parts. */
 BRAZE_API braze_status braze_host_supports(const char* isa);
+/* Folders, separated by colons, where engines loaded later look for libraries of a GPU's maker that
+ * they call (cuBLASLt), behind those of the environment variable BRAZE_CUDA_LIBRARIES and before
+ * the loader's own. Replaces those of an earlier call. */
+BRAZE_API braze_status braze_set_library_folders(const char* folders);
 
 /* ---- engines ---------------------------------------------------------------------------- */
 

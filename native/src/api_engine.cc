@@ -3,6 +3,7 @@
 
 #include "abi_struct.h"
 #include "cpu_features.h"
+#include "cuda_libraries.h"
 #include "handles.h"
 
 namespace braze {
@@ -73,6 +74,13 @@ braze_status braze_host_supports(const char* isa) {
   return guarded([&] {
     braze::need(isa);
     braze::require_isa(isa);
+  });
+}
+
+braze_status braze_set_library_folders(const char* folders) {
+  return guarded([&] {
+    braze::need(folders);
+    braze::set_library_folders(folders);
   });
 }
 

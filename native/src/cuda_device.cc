@@ -18,6 +18,16 @@ constexpr int64_t kFreeShared = 48 << 10;  // more must be asked for
 
 CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data); }
 
+// params: the number of buffers, then the bytes that a library call needs of each.
+void check_needs(const int64_t* params, const int64_t* bytes) {
+  for (int64_t i = 0; i < params[0]; ++i) {
+    if (params[1 + i] > bytes[i]) {
+      fail(BRAZE_ERROR_FORMAT, "a buffer of a library call is too small for what it does; ",
+           "build the engine again");
+    }
+  }
+}
+
 bool runs_on_gpu(const Step& step) {
   const auto* const launch = std::get_if<Launch>(&step);
   return (launch && !launch->grid.empty()) || std::holds_alternative<LibraryCall>(step) ||
@@ -134,9 +144,16 @@ void CudaDevice::find_functions(const Plan& plan) {
   }
 }
 
-// The runner issues the steps; the host calls nothing, but the sizes of copies are checked alike.
-Routine CudaDevice::routine(const Plan&, const Step& step) const {
-  return std::holds_alternative<Copy>(step) ? copy_routine() : Routine{};
+// The runner issues the steps; the host calls nothing, but the sizes of buffers are checked alike.
+Routine CudaDevice::routine(const Plan& plan, const Step& step) const {
+  if (std::holds_alternative<Copy>(step)) return copy_routine();
+  if (!std::holds_alternative<LibraryCall>(step)) return {};
+  const auto& all = plan.every_step;
+  const auto number = std::find(all.begin(), all.end(), &step) - all.begin();
+  const std::vector<int64_t>& needs = routines_[static_cast<size_t>(number)]->needs();
+  Routine out{nullptr, &check_needs, needs};
+  out.constants.insert(out.constants.begin(), static_cast<int64_t>(needs.size()));
+  return out;
 }
 
 const unsigned char* CudaDevice::upload(const Section& weights) {

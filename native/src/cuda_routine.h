@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "cuda_driver.h"
 #include "plan.h"
@@ -15,6 +16,8 @@ class CudaRoutine {
   // Puts the work on `stream`, which may be in capture: no allocation, no synchronization. Buffers
   // are addresses of the device. Contexts of one engine may call it at the same time.
   virtual void enqueue(void* const* buffers, const int64_t* params, CuHandle stream) = 0;
+  // The bytes it needs of each buffer of its step.
+  virtual const std::vector<int64_t>& needs() const = 0;
 };
 
 // Throws a target error for a library or routine that is not there. The GPU's context is current.

@@ -90,7 +90,14 @@ std::string PlanBuilder::map(int buffer, std::vector<int> shape, std::vector<int
 
 std::string PlanBuilder::library(const char* routine, std::vector<Ref> buffers,
                                  std::vector<int> params, const char* attributes) const {
-  return cat("{\"kind\":\"library\",\"library\":\"braze\",\"routine\":\"", routine,
+  return library_step("braze", routine, buffers, params, attributes);
+}
+
+std::string PlanBuilder::library_step(const char* library, const char* routine,
+                                      const std::vector<Ref>& buffers,
+                                      const std::vector<int>& params,
+                                      const std::string& attributes) {
+  return cat("{\"kind\":\"library\",\"library\":\"", library, "\",\"routine\":\"", routine,
              "\",\"name\":\"", routine, "\",\"buffers\":", refs(buffers),
              ",\"params\":", list(params), ",\"attributes\":", attributes,
              ",\"after\":[],\"tactic\":\"\",", kRest, "}");

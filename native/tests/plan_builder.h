@@ -68,6 +68,10 @@ class PlanBuilder {
                          const std::vector<int>& box);
   std::string library(const char* routine, std::vector<Ref> buffers, std::vector<int> params,
                       const char* attributes) const;
+  // The same for another library than "braze".
+  static std::string library_step(const char* library, const char* routine,
+                                  const std::vector<Ref>& buffers, const std::vector<int>& params,
+                                  const std::string& attributes);
   std::string copy(Ref source, Ref target, int bytes, std::vector<int> after = {}) const;
   // {symbol's size, size or -1}
   std::string sizes(std::vector<Ref> known) const;

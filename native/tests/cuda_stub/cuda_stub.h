@@ -20,6 +20,8 @@ const char* stub_live();
 const char* stub_log();         // a line a call, "" when none
 const char* stub_violations();  // a line for each use of dead memory
 void stub_clear_log();
+// Work of a library on a stream, or in its capture; `work` is called with the argument and freed.
+int stub_put(void* stream, void (*work)(void*), void* argument, void (*release)(void*));
 void stub_drop();  // all that is alive, as when a context is lost
 
 enum StubSetting {

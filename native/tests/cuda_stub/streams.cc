@@ -67,6 +67,11 @@ void complain(const std::string& text) { state().violations += text + "\n"; }
 
 using namespace stub;
 
+API int stub_put(void* stream, void (*work)(void*), void* argument, void (*release)(void*)) {
+  const std::shared_ptr<void> kept(argument, release);
+  return put(stream, [work, kept] { work(kept.get()); });
+}
+
 // ---- streams and events -------------------------------------------------------------------------
 
 API int cuStreamCreateWithPriority(void** out, unsigned, int priority) {

@@ -6,8 +6,9 @@ Both are frozen data; their text keys the timing cache and is what the inspector
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Any, TypeVar, Union
 
 from braze.core.dims import Dim
 from braze.core.dtypes import DType
@@ -15,6 +16,8 @@ from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.expr.scalar import Expr
 from braze.ops.lowering import AnchorSpec
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,18 @@ class Code:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryCode:
+    """A routine of a library that the runtime opens, in place of code of one's own.
+
+    attributes: its literal descriptor, JSON-able; it says which buffer is what.
+    """
+
+    library: str
+    routine: str
+    attributes: dict[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class HostLaunch:
     """Run by the threads of the host: `parallel` is False for code that must run on one worker.
 
@@ -144,16 +159,40 @@ class GridLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryLaunch:
+    """A call of a library; scratch_bytes as for a grid."""
+
+    scratch_bytes: Dim = 0
+
+    def workspace(self, threads: int) -> Dim:
+        """Bytes of the extra buffer."""
+        return self.scratch_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class CompiledKernel:
     """Code for one kernel and tactic, and how it is launched.
 
     params: the sizes the code reads at run time, in order. packings: constant slots that must be
-    repacked. Buffers are passed as: inputs in slot order, outputs in slot order, scratch. then: a
-    second launch on the same buffers, for a kernel that is more than one.
+    repacked. Buffers are passed as: inputs in slot order, outputs in slot order, scratch. takes:
+    the positions among inputs and outputs of the buffers that are passed before the scratch, in
+    their order (None: all). then: a second launch on the same buffers, for a kernel that is more
+    than one; it reads what the first has written.
     """
 
-    code: Code
+    code: Code | LibraryCode
     params: tuple[Dim, ...]
-    launch: HostLaunch | GridLaunch
+    launch: HostLaunch | GridLaunch | LibraryLaunch
     packings: tuple[tuple[int, Packing], ...] = ()
     then: CompiledKernel | None = None
+    takes: tuple[int, ...] | None = None
+
+    @property
+    def own_code(self) -> Code:
+        """The code, of a kernel that calls no library."""
+        assert isinstance(self.code, Code), self.code
+        return self.code
+
+    def passed(self, buffers: Sequence[T]) -> list[T]:
+        """Those of the kernel's buffers (inputs, then outputs) that are passed, in order."""
+        return list(buffers) if self.takes is None else [buffers[i] for i in self.takes]

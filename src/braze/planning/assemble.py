@@ -26,11 +26,19 @@ from braze.engine.plan import (
     TargetRecord,
     Weight,
 )
-from braze.engine.steps import BufferRef
+from braze.engine.steps import BufferRef, LibraryCall, Step
 from braze.engine.steps import Launch as LaunchStep
 from braze.engine.steps import TensorMap as MapRecord
 from braze.fusion.in_place import in_place_slots
-from braze.fusion.kernel import Code, CompiledKernel, GridLaunch, Packing, TensorMap
+from braze.fusion.kernel import (
+    Code,
+    CompiledKernel,
+    GridLaunch,
+    HostLaunch,
+    LibraryCode,
+    Packing,
+    TensorMap,
+)
 from braze.fusion.region import Partition
 from braze.ir.graph import Graph, Value
 from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
@@ -241,21 +249,22 @@ class _Code:
     def kernel(self, c: CompiledKernel) -> int:
         """Index of the kernel of `c`."""
         grid = c.launch if isinstance(c.launch, GridLaunch) else GridLaunch(1, 0, 0)
-        key = (c.code, replace(grid, grid=1, scratch_bytes=0, maps=()))
+        code = c.own_code
+        key = (code, replace(grid, grid=1, scratch_bytes=0, maps=()))
         if key not in self.index_of:
             self.index_of[key] = len(self.kernels)
             module = len(self.modules)
             block = (grid.block, grid.shared_bytes, grid.counters, grid.waits)
-            self.kernels.append(Kernel(c.code.entry, module, *block))
-            self.modules.append(Module(c.code.kind, c.code.needs, c.code.data))
+            self.kernels.append(Kernel(code.entry, module, *block))
+            self.modules.append(Module(code.kind, code.needs, code.data))
         return self.index_of[key]
 
 
 def _steps(
     a: _Assembler,
-) -> tuple[tuple[LaunchStep, ...], tuple[Module, ...], tuple[Kernel, ...]]:
+) -> tuple[tuple[Step, ...], tuple[Module, ...], tuple[Kernel, ...]]:
     code = _Code()
-    steps: list[LaunchStep] = []
+    steps: list[Step] = []
     hazards = _Hazards()
     for i, launch in enumerate(a.launches):
         reads = _inputs_of(a, launch)
@@ -263,14 +272,14 @@ def _steps(
         scratch = _scratch_of(a, launch, i)
         piece: CompiledKernel | None = launch.compiled
         while piece is not None:
-            refs = [*reads, *writes]
+            refs = piece.passed([*reads, *writes])
             if piece.launch.workspace(a.target.threads) != 0:
                 refs += scratch
             first = piece is launch.compiled
             seen = reads if first else [*reads, *writes, *scratch]
             written = [r.buffer for r in (*writes, *scratch)]
             after = hazards.step(len(steps), [r.buffer for r in seen], written)
-            steps.append(_step(a, launch, piece, code.kernel(piece), tuple(refs), after))
+            steps.append(_step(a, launch, piece, code, tuple(refs), after))
             piece = piece.then
         a.last_step.append(len(steps) - 1)
     return tuple(steps), tuple(code.modules), tuple(code.kernels)
@@ -304,24 +313,29 @@ def _step(
     a: _Assembler,
     launch: Launch,
     piece: CompiledKernel,
-    kernel: int,
+    code: _Code,
     refs: tuple[BufferRef, ...],
     after: tuple[int, ...],
-) -> LaunchStep:
+) -> Step:
     region = launch.lowered.region
     how = piece.launch
     places = launch.lowered.places
+    name = f"{region.root.name} [{region.label}]"
+    params = tuple(a.sizes.index(substitute(p, places)) for p in piece.params)
+    if isinstance(piece.code, LibraryCode):
+        what = (piece.code.library, piece.code.routine, name, refs, params, piece.code.attributes)
+        return LibraryCall(*what, after, region.origins, str(launch.tactic))
     grid: tuple[int, ...] = ()
     maps: tuple[MapRecord, ...] = ()
     if isinstance(how, GridLaunch):
         grid = (a.sizes.index(substitute(how.grid, places)),)
         maps = tuple(_map(a, m, places) for m in how.maps)
     return LaunchStep(
-        kernel=kernel,
-        name=f"{region.root.name} [{region.label}]",
+        kernel=code.kernel(piece),
+        name=name,
         buffers=refs,
-        params=tuple(a.sizes.index(substitute(p, places)) for p in piece.params),
-        parallel=isinstance(how, GridLaunch) or how.parallel,
+        params=params,
+        parallel=not isinstance(how, HostLaunch) or how.parallel,
         after=after,
         origins=region.origins,
         tactic=str(launch.tactic),

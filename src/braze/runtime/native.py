@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Sequence
 from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from pathlib import Path
@@ -27,6 +28,7 @@ from braze.core.errors import (
     ShapeError,
     TargetError,
 )
+from braze.runtime.libraries import package_folders
 
 ABI_VERSION: Final = 2
 BORROW: Final = 1
@@ -155,6 +157,7 @@ _PLAIN: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
 }
 _CHECKED: Final[dict[str, tuple[Any, ...]]] = {
     "braze_host_supports": (c_char_p,),
+    "braze_set_library_folders": (c_char_p,),
     "braze_engine_load_file": (c_char_p, c_int32, _OUT),
     "braze_engine_load_memory": (c_void_p, c_uint64, c_uint32, c_int32, _OUT),
     "braze_engine_verify": (c_void_p,),
@@ -223,6 +226,7 @@ def library() -> ctypes.CDLL:
     for name, arguments in _CHECKED.items():
         function = getattr(lib, name)
         function.restype, function.argtypes = c_int32, arguments
+    lib.braze_set_library_folders(os.pathsep.join(package_folders()).encode())
     return lib
 
 

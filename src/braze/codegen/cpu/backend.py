@@ -84,7 +84,7 @@ class CpuBackend:
         if form not in LISTINGS:
             raise ConfigError(f"there is no listing {form!r}; use {' or '.join(LISTINGS)}")
         there = CpuBackend(replace(self.target, emit=LISTINGS[form]))
-        return there.compile(kernel, tactic).code.data.decode()
+        return there.compile(kernel, tactic).own_code.data.decode()
 
     def pack(self, array: np.ndarray[Any, Any], packing: Packing) -> np.ndarray[Any, Any]:
         return pack_anchor(array, packing)

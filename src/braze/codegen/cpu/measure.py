@@ -52,7 +52,7 @@ class CpuWorkload:
         scratch = self._value(compiled.launch.scratch_bytes)
         if scratch:
             buffers.append(np.zeros(scratch * self._threads, np.uint8))
-        kernel = LoadedKernel(compiled.code.data, compiled.code.entry)
+        kernel = LoadedKernel(compiled.own_code.data, compiled.own_code.entry)
         workers = self._threads if compiled.launch.parallel else 1
         params = [self._value(p) for p in compiled.params]
         first = min(kernel.time(buffers, params, workers=workers, warmup=WARMUP, repeats=FEW))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +13,14 @@ from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.layout import gluon_tile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.tactics import gluon_tactics
+from braze.codegen.cuda.libraries.tactics import TEMPLATE as LIBRARY
+from braze.codegen.cuda.libraries.tactics import (
+    library_code,
+    library_listing,
+    library_tactics,
+    rest_sources,
+    rest_takes,
+)
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.products import product_tactics
 from braze.codegen.cuda.tactics import (
@@ -60,7 +68,7 @@ from braze.fusion.kernel import (
 from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
 from braze.runtime.engine import Engine
 
-REVISION: Final = 2  # change with every change to what a tactic means
+REVISION: Final = 3  # change with every change to what a tactic means
 DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
 HOPPER: Final = 90  # the capability whose instructions the Gluon templates are made of
@@ -151,12 +159,14 @@ class CudaBackend:
         found = product_tactics(kernel, self.target.shared_bytes, effort)
         if self.target.number == HOPPER:
             found += gluon_tactics(kernel, self.target.shared_bytes, effort)
+        if self.can_measure() and effort.measure:  # nothing else tells which algorithm is fast
+            found += library_tactics(kernel, effort)
         return found
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         sources = self.sources(kernel, tactic)
         cubins = [compile_cubin(s, self.target.number) for s in sources]
-        return self._joined(sources, cubins)
+        return self._joined(kernel, tactic, sources, cubins)
 
     def compile_ahead(
         self, wanted: Sequence[tuple[Kernel, Tactic]]
@@ -171,18 +181,31 @@ class CudaBackend:
             made = [next(cubins) for _ in group]
             failed = [c for c in made if isinstance(c, CompileError)]
             good = [c for c in made if isinstance(c, Cubin)]
-            done[i] = failed[0] if failed else self._joined(group, good)
+            done[i] = failed[0] if failed else self._joined(*wanted[i], group, good)
         return done
 
-    def _joined(self, sources: Sequence[TritonSource], cubins: Sequence[Cubin]) -> CompiledKernel:
+    def _joined(
+        self,
+        kernel: Kernel,
+        tactic: Tactic,
+        sources: Sequence[TritonSource],
+        cubins: Sequence[Cubin],
+    ) -> CompiledKernel:
         """The launches of one kernel as a chain."""
+        takes: tuple[int, ...] | None = None
+        if tactic.template == LIBRARY:
+            assert isinstance(kernel, AnchorKernel)
+            takes = rest_takes(kernel)
         done: CompiledKernel | None = None
         for source, cubin in reversed(list(zip(sources, cubins, strict=True))):
             code = Code("cubin", cubin.entry, self.target.capability, cubin.code)
             waits = source.waits and self.target.number >= OVERLAP
             memory = (cubin.shared, source.scratch_bytes, source.counters)
             launch = GridLaunch(source.grid, cubin.threads, *memory, waits, source.maps)
-            done = CompiledKernel(code, source.params, launch, source.packings, done)
+            done = CompiledKernel(code, source.params, launch, source.packings, done, takes)
+        if tactic.template == LIBRARY:
+            assert isinstance(kernel, AnchorKernel)
+            return replace(library_code(kernel, tactic), then=done)
         assert done is not None, "a kernel without nests"
         return done
 
@@ -195,14 +218,19 @@ class CudaBackend:
             return (window_source(kernel, window_of(tactic)),)
         if tactic.template == "gluon":
             return (gluon_source(kernel, gluon_tile(tactic)),)
+        if tactic.template == LIBRARY:
+            return rest_sources(kernel, tactic)
         return (TEMPLATES[type(kernel.spec)](kernel, tile_of(tactic)),)
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
         sources = self.sources(kernel, tactic)
+        calls: list[str] = []
+        if isinstance(kernel, AnchorKernel) and tactic.template == LIBRARY:
+            calls = [library_listing(kernel, tactic)]
         if form == "ir":
-            return "\n\n".join(s.text for s in sources)
+            return "\n\n".join((*calls, *(s.text for s in sources)))
         if form == "asm":
-            return "\n\n".join(listing_of(s, self.target.number) for s in sources)
+            return "\n\n".join((*calls, *(listing_of(s, self.target.number) for s in sources)))
         raise ConfigError(f"there is no listing {form!r}; use ir or asm")
 
     def pack(self, array: np.ndarray[Any, Any], packing: Packing) -> np.ndarray[Any, Any]:

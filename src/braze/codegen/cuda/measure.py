@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from braze.codegen.cuda.driver import Driver, placed
+from braze.codegen.cuda.libraries.equal_rows import equal_rows, rows_agree
+from braze.codegen.cuda.libraries.product import Product
+from braze.codegen.cuda.libraries.tactics import prepare_call
 from braze.codegen.cuda.packing import pack_constant
 from braze.core.dims import Dim, evaluate, product
 from braze.core.dtypes import BOOL
 from braze.expr.loops import LoopKernel, TensorSpec
-from braze.fusion.kernel import CompiledKernel, GridLaunch, Kernel
+from braze.fusion.kernel import CompiledKernel, GridLaunch, Kernel, LibraryCode
 
 LAUNCHES, REPEATS = 20, 5
 HOPELESS = 3.0  # times the best so far: not worth repeating
@@ -22,6 +26,10 @@ COLD_BYTES = 64 << 20  # more than any card's cache holds beside activations
 PATTERN = 1 << 20  # elements of a sample that is repeated
 STATUS_BYTES = 16
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+Stream = ctypes.c_void_p | None
+# enqueues a launch on tensors (inputs, then outputs), given the stream and whether a launch stands
+# before it there; tells whether one does now
+Enqueue = Callable[[list[int], Stream, bool], bool]
 
 
 class CudaWorkload:
@@ -52,6 +60,8 @@ class CudaWorkload:
         self._driver.clear(self._status, STATUS_BYTES)
         self._packed: dict[tuple[int, Any], list[int]] = {}
         self._counters: dict[int, int] = {}  # address by number
+        self._inputs = kernel.inputs
+        self._equal_rows: list[int] = []  # addresses of inputs that make every row the same
 
     def _value(self, d: Dim) -> int:
         return evaluate(d, self._sizes)
@@ -104,19 +114,16 @@ class CudaWorkload:
                 packed = np.ascontiguousarray(pack_constant(self._constants[slot], packing))
                 self._packed[slot, packing] = self._uploaded(packed)
             slots[slot] = self._packed[slot, packing]
+        if not self._keeps_promises(compiled, [taken[0] for taken in slots]):
+            return math.inf
         stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
         d = self._driver
         d.call("cuStreamCreate", ctypes.byref(stream), 1)
         pieces, early = self._pieces(compiled), False
         d.call("cuStreamBeginCapture_v2", stream, RELAXED)
         for turn in range(LAUNCHES):
-            addresses = [taken[turn % len(taken)] for taken in slots]
-            for function, launch, sizes in pieces:
-                if grid := self._value(launch.grid):
-                    pointers = [*addresses, *self._room(launch)]
-                    maps = [placed(m, self._sizes) for m in launch.maps]
-                    d.launch(function, grid, pointers, sizes, stream, early and launch.waits, maps)
-                    early = True
+            for enqueue in pieces:
+                early = enqueue([taken[turn % len(taken)] for taken in slots], stream, early)
         d.call("cuStreamEndCapture", stream, ctypes.byref(graph))
         ready = ctypes.c_void_p()
         d.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_uint64(0))
@@ -142,21 +149,59 @@ class CudaWorkload:
             room.append(self._counters[launch.counters])
         return room
 
-    def _pieces(self, compiled: CompiledKernel) -> list[tuple[Any, GridLaunch, list[int]]]:
-        found = []
+    def _pieces(self, compiled: CompiledKernel) -> list[Enqueue]:
+        """What enqueues each launch of a kernel."""
+        pieces: list[CompiledKernel] = []
         piece: CompiledKernel | None = compiled
         while piece is not None:
-            launch = piece.launch
-            assert isinstance(launch, GridLaunch)
-            code = piece.code
-            function = self._driver.function(
-                code.data, code.entry, launch.block, launch.shared_bytes
-            )
-            sizes = [self._value(p) for p in piece.params]
-            found.append((function, launch, sizes))
+            pieces.append(piece)
             piece = piece.then
-        self._reserve(max(self._value(launch.scratch_bytes) for _, launch, _ in found))
-        return found
+        self._reserve(max(self._value(p.launch.workspace(1)) for p in pieces))
+        return [self._piece(p) for p in pieces]
+
+    def _piece(self, piece: CompiledKernel) -> Enqueue:
+        if isinstance(piece.code, LibraryCode):
+            call = prepare_call(piece.code)
+
+            def enqueue_call(tensors: list[int], stream: Stream, early: bool) -> bool:
+                call.run(piece.passed(tensors), self._scratch[0], stream)
+                return True
+
+            return enqueue_call
+        launch, code = piece.launch, piece.code
+        assert isinstance(launch, GridLaunch)
+        function = self._driver.function(code.data, code.entry, launch.block, launch.shared_bytes)
+        sizes = [self._value(p) for p in piece.params]
+        maps = [placed(m, self._sizes) for m in launch.maps]
+        grid, room = self._value(launch.grid), self._room(launch)
+
+        def enqueue_kernel(tensors: list[int], stream: Stream, early: bool) -> bool:
+            if not grid:
+                return early
+            pointers = [*piece.passed(tensors), *room]
+            early = early and launch.waits
+            self._driver.launch(function, grid, pointers, sizes, stream, early, maps)
+            return True
+
+        return enqueue_kernel
+
+    def _keeps_promises(self, compiled: CompiledKernel, tensors: list[int]) -> bool:
+        """Whether a library's algorithm gives equal rows equal bits; what braze generates does."""
+        if not isinstance(compiled.code, LibraryCode):
+            return True
+        product = Product.read(compiled.code.attributes)
+        if not self._equal_rows:
+            arrays = equal_rows(product, [self._sample(spec) for spec in self._inputs])
+            for array in arrays:
+                self._equal_rows.append(self._allocate(array.nbytes))
+                self._driver.write(self._equal_rows[-1], array)
+        (enqueue,) = self._pieces(replace(compiled, then=None))
+        tensors = [*self._equal_rows, *tensors[len(self._equal_rows) :]]
+        enqueue(tensors, None, False)
+        self._driver.synchronize()
+        out = np.empty(product.out.elements(product.batch), product.out.dtype.numpy)
+        self._driver.read(tensors[product.out.slot], out)
+        return rows_agree(product, out)
 
     def _reserve(self, wanted: int) -> None:
         """A workspace of at least `wanted` bytes."""

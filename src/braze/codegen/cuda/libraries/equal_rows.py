@@ -1,0 +1,52 @@
+"""Inputs for which a product gives every row the same bits, if it keeps that promise.
+
+Some algorithms split the sums of some tiles of the output and not of others; which they are, no
+attribute tells, so that each is tried before it is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from braze.codegen.cuda.libraries.product import Matrix, Product
+
+Array = np.ndarray[Any, Any]
+
+
+def equal_rows(product: Product, arrays: Sequence[Array]) -> list[Array]:
+    """`arrays` (the kernel's inputs) with every row of lhs and residual the first one of its
+    matrix, and every matrix of the batch the first."""
+    found = [np.array(a) for a in arrays]
+    rows = _matrices(found, product.right, product.batch)
+    rows[...] = np.array(rows[:1, :1])
+    _repeat_first(_matrices(found, product.left, product.batch))
+    if product.residual is not None:
+        rows = _matrices(found, product.residual, product.batch)
+        rows[...] = np.array(rows[:1, :1])
+    return found
+
+
+def rows_agree(product: Product, out: Array) -> bool:
+    """Whether all rows of the output have the same bits."""
+    bits = out.reshape(-1).view(np.dtype(f"u{out.dtype.itemsize}"))
+    rows = _matrices([bits], product.out, product.batch, slot=0)
+    return bool((rows == rows[:1, :1]).all())
+
+
+def _repeat_first(matrices: Array) -> None:
+    matrices[1:] = np.array(matrices[:1])
+
+
+def _matrices(arrays: Sequence[Array], m: Matrix, batch: int, slot: int | None = None) -> Array:
+    """A view [batch, columns, rows] of an operand; a transposed one is [batch, rows, columns]."""
+    flat = arrays[m.slot if slot is None else slot].reshape(-1)
+    step = m.step if batch > 1 else 0
+    item = flat.itemsize
+    shape, strides = (batch, m.columns, m.rows), (step * item, m.lead * item, item)
+    if m.transposed:
+        shape, strides = (batch, m.rows, m.columns), (strides[0], item, strides[1])
+    return as_strided(flat[m.offset :], shape, strides)
