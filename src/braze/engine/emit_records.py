@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from braze.engine import records as r
+from braze.engine.checks import INT64_MAX, INT64_MIN
 from braze.engine.plan import Plan
 from braze.engine.records import Kind, field_kinds, is_row
 
@@ -179,8 +180,8 @@ def _read(kind: Kind, json: str, position_name: str = "position") -> str:
     if isinstance(kind, (r.Record, r.Union)):
         return f"{_reader(_type(kind))}({json}, counts, {position_name})"
     if isinstance(kind, r.Number):
-        low = "kMinInt64" if kind.low == r.INT64_MIN else str(kind.low)
-        high = "kMaxInt64" if kind.high == r.INT64_MAX else str(kind.high)
+        low = "kMinInt64" if kind.low == INT64_MIN else str(kind.low)
+        high = "kMaxInt64" if kind.high == INT64_MAX else str(kind.high)
         return f"{json}.integer_in({low}, {high})"
     if isinstance(kind, r.Index):
         return f"read_index({json}, {'-1' if kind.none else '0'}, counts.{kind.table})"

@@ -11,17 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from braze.core.errors import EngineFormatError
+from braze.engine.checks import INT64_MAX, INT64_MIN, Place, check_json, require, typed
 from braze.engine.plan import Plan
-from braze.engine.records import (
-    INT64_MAX,
-    INT64_MIN,
-    Many,
-    Place,
-    check_json,
-    field_kinds,
-    require,
-    typed,
-)
+from braze.engine.records import Many, field_kinds
 from braze.engine.schema import MAX_JSON_DEPTH
 
 
@@ -88,8 +80,10 @@ def decode_plan(manifest: Any, record: Any, code: memoryview, weights: memoryvie
     for body in m["bodies"]:
         steps = typed(body, dict, "bodies").get("steps")
         counts["every_step"] += len(typed(steps, list, "bodies steps"))
-    place = Place(counts=counts, code=code_bytes, owner=m)
-    values = {key: kind.decode(m[key], place.at(key)) for key, kind in fields.items()}
+    place, values = Place(counts=counts, code=code_bytes, owner=m), {}
+    for key, kind in fields.items():
+        place.name = key
+        values[key] = kind.decode(m[key], place)
     data = [_slice(weights, w.offset, w.bytes, f"weight {w.name!r}") for w in values["weights"]]
     return Plan(record=typed(record, dict, "record"), weight_data=tuple(data), **values)
 

@@ -11,59 +11,35 @@ from __future__ import annotations
 import dataclasses
 import functools
 import types
-import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 from braze.core.dtypes import ALL_DTYPES, DType
-from braze.core.errors import EngineFormatError, EngineVersionError
+from braze.engine.checks import (
+    INT64_MAX,
+    INT64_MIN,
+    Place,
+    check_json,
+    fail,
+    known_word,
+    require,
+    typed,
+    whole_number,
+)
 
-INT64_MIN: Final = -(1 << 63)
-INT64_MAX: Final = (1 << 63) - 1
 MAX_LITERAL_DEPTH: Final = 8  # the whole manifest may have schema.MAX_JSON_DEPTH
 # types below a byte exist only as constants of a model
 ELEMENTS: Final = {t.name: t for t in ALL_DTYPES if t.bits >= 8}
 
 
-def require(condition: bool, where: str, what: str) -> None:
-    """Raise EngineFormatError, saying where, unless `condition` holds."""
-    if not condition:
-        raise EngineFormatError(f"the engine's {where}: {what}; build the engine again")
+class Kind:
+    """One kind of field. is_plain: the JSON of a value is the value.
 
-
-def typed(value: Any, kind: type, where: str) -> Any:
-    """`value` if it is a `kind` (a bool is no int); raises EngineFormatError."""
-    fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-    require(fits, where, f"{type(value).__name__} where {kind.__name__} belongs")
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where an encoder, decoder or check stands.
-
-    where: the path, for errors; counts: entries of every list of the plan (for checks); code: from
-    bytes to [offset, bytes] in the code section (encode), or back (decode); owner: the record, or
-    its JSON, that the field belongs to; position: of that record in the list around it.
+    A plan has a hundred thousand fields: what is only for errors is made when there is one.
     """
 
-    where: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    code: Callable[[Any], Any] | None = None
-    owner: Any = None
-    position: int = 0
-
-    def at(self, name: object, owner: Any = None, position: int | None = None) -> Place:
-        """The place of a field or list entry."""
-        where = f"{self.where} {name}" if self.where else str(name)
-        owner = self.owner if owner is None else owner
-        position = self.position if position is None else position
-        return Place(where, self.counts, self.code, owner, position)
-
-
-class Kind:
-    """One kind of field."""
+    is_plain: ClassVar[bool] = False
 
     def encode(self, value: Any, place: Place) -> Any:
         """The JSON of `value`."""
@@ -86,53 +62,65 @@ class Kind:
 class Text(Kind):
     """A text."""
 
+    is_plain: ClassVar[bool] = True
+
     def check(self, value: Any, place: Place) -> None:
-        typed(value, str, place.where)
+        if type(value) is not str:
+            typed(value, str, place.where)
 
 
 @dataclass(frozen=True)
 class Flag(Kind):
     """True or false."""
 
+    is_plain: ClassVar[bool] = True
+
     def check(self, value: Any, place: Place) -> None:
-        typed(value, bool, place.where)
+        if type(value) is not bool:
+            typed(value, bool, place.where)
 
 
 @dataclass(frozen=True)
 class Number(Kind):
     """An integer from `low` to `high`, both included."""
 
+    is_plain: ClassVar[bool] = True
+
     low: int = INT64_MIN
     high: int = INT64_MAX
 
     def check(self, value: Any, place: Place) -> None:
-        typed(value, int, place.where)
-        fits = self.low <= value <= self.high
-        require(fits, place.where, f"{value} is outside {self.low}..{self.high}")
+        whole_number(value, place)
+        if not self.low <= value <= self.high:
+            fail(place.where, f"{value} is outside {self.low}..{self.high}")
 
 
 @dataclass(frozen=True)
 class Index(Kind):
     """The position of an entry of the plan's list `table`; -1 for none where that is allowed."""
 
+    is_plain: ClassVar[bool] = True
+
     table: str
     none: bool = False
 
     def check(self, value: Any, place: Place) -> None:
-        typed(value, int, place.where)
-        low, count = -1 if self.none else 0, place.counts[self.table]
-        require(
-            low <= value < count, place.where, f"{value} is no entry of the {count} {self.table}"
-        )
+        whole_number(value, place)
+        if not (-1 if self.none else 0) <= value < place.counts[self.table]:
+            count = place.counts[self.table]
+            fail(place.where, f"{value} is no entry of the {count} {self.table}")
 
 
 @dataclass(frozen=True)
 class Earlier(Kind):
     """The position of an earlier record of the list this one is in."""
 
+    is_plain: ClassVar[bool] = True
+
     def check(self, value: Any, place: Place) -> None:
-        typed(value, int, place.where)
-        require(0 <= value < place.position, place.where, f"{value} is not earlier")
+        whole_number(value, place)
+        if not 0 <= value < place.position:
+            fail(place.where, f"{value} is not earlier")
 
 
 @dataclass(frozen=True)
@@ -143,19 +131,11 @@ class Choice(Kind):
     names: tuple[str, ...]
 
     def decode(self, data: Any, place: Place) -> str:
-        unknown_word(typed(data, str, place.where), self.names, place.where)
-        return str(data)
+        return known_word(data, self.names, place)
 
     def check(self, value: Any, place: Place) -> None:
-        require(value in self.names, place.where, f"{value!r} is unknown")
-
-
-def unknown_word(word: str, known: typing.Container[str], where: str) -> None:
-    """Raise EngineVersionError unless `word` is one of `known`."""
-    if word not in known:
-        raise EngineVersionError(
-            f"the engine's {where} is {word!r}, which this braze does not know; upgrade braze"
-        )
+        if value not in self.names:
+            fail(place.where, f"{value!r} is unknown")
 
 
 @dataclass(frozen=True)
@@ -166,8 +146,7 @@ class Element(Kind):
         return value.name
 
     def decode(self, data: Any, place: Place) -> DType:
-        unknown_word(typed(data, str, place.where), ELEMENTS, place.where)
-        return ELEMENTS[data]
+        return ELEMENTS[known_word(data, ELEMENTS, place)]
 
     def check(self, value: Any, place: Place) -> None:
         known = typed(value, DType, place.where).name in ELEMENTS
@@ -182,21 +161,36 @@ class Many(Kind):
     most: int = (1 << 31) - 1
 
     def encode(self, value: Any, place: Place) -> Any:
-        return [self.of.encode(v, place) for v in value]
+        return list(value) if self.of.is_plain else [self.of.encode(v, place) for v in value]
 
     def decode(self, data: Any, place: Place) -> tuple[Any, ...]:
-        rows = typed(data, list, place.where)
-        require(len(rows) <= self.most, place.where, f"more than {self.most} entries")
+        self._is(list, data, place)
         if self.has_places:
-            places = (place.at(i, position=i) for i in range(len(rows)))
-            return tuple(self.of.decode(v, p) for v, p in zip(rows, places, strict=True))
-        return tuple(self.of.decode(v, place) for v in rows)
+            decode, entry = self.of.decode, place.entries()
+            return tuple([decode(v, entry.number(i)) for i, v in enumerate(data)])
+        if not self.of.is_plain:
+            return tuple([self.of.decode(v, place) for v in data])
+        check = self.of.check
+        for v in data:
+            check(v, place)
+        return tuple(data)
 
     def check(self, value: Any, place: Place) -> None:
-        typed(value, tuple, place.where)
-        require(len(value) <= self.most, place.where, f"more than {self.most} entries")
-        for i, entry in enumerate(value):
-            self.of.check(entry, place.at(i, position=i) if self.has_places else place)
+        self._is(tuple, value, place)
+        check = self.of.check
+        if self.has_places:
+            entry = place.entries()
+            for i, v in enumerate(value):
+                check(v, entry.number(i))
+        else:
+            for v in value:
+                check(v, place)
+
+    def _is(self, kind: type, value: Any, place: Place) -> None:
+        if type(value) is not kind:
+            typed(value, kind, place.where)
+        if len(value) > self.most:
+            fail(place.where, f"more than {self.most} entries")
 
     @property
     def has_places(self) -> bool:
@@ -221,6 +215,8 @@ class Triple(Kind):
 @dataclass(frozen=True)
 class Literal(Kind):
     """A JSON object that is only passed on; C++ keeps its text."""
+
+    is_plain: ClassVar[bool] = True
 
     def check(self, value: Any, place: Place) -> None:
         check_json(typed(value, dict, place.where), MAX_LITERAL_DEPTH, place.where)
@@ -272,28 +268,41 @@ class Record(Kind):
     cls: Any
 
     def encode(self, value: Any, place: Place) -> Any:
-        kinds = field_kinds(self.cls).items()
-        own = replace(place, owner=value)
-        fields = {k: kind.encode(getattr(value, k), own) for k, kind in kinds}
+        fields, own = {}, place.fields(value)
+        for key, kind in field_kinds(self.cls).items():
+            content = getattr(value, key)
+            fields[key] = content if kind.is_plain else kind.encode(content, own)
         return list(fields.values()) if is_row(self.cls) else fields
 
     def decode(self, data: Any, place: Place) -> Any:
         kinds = field_kinds(self.cls)
         if is_row(self.cls):
-            fits = len(typed(data, list, place.where)) == len(kinds)
-            require(fits, place.where, f"not {len(kinds)} fields")
+            if type(data) is not list:
+                typed(data, list, place.where)
+            if len(data) != len(kinds):
+                fail(place.where, f"not {len(kinds)} fields")
             data = dict(zip(kinds, data, strict=True))
-        typed(data, dict, place.where)
-        fields = {}
+        if type(data) is not dict:
+            typed(data, dict, place.where)
+        fields, own = {}, place.fields(data)
         for key, kind in kinds.items():
-            require(key in data, place.where, f"{key} is missing")
-            fields[key] = kind.decode(data[key], place.at(key, owner=data))
+            if key not in data:
+                fail(place.where, f"{key} is missing")
+            own.name = key
+            fields[key] = value = data[key]
+            if kind.is_plain:
+                kind.check(value, own)
+            else:
+                fields[key] = kind.decode(value, own)
         return self.cls(**fields)
 
     def check(self, value: Any, place: Place) -> None:
-        typed(value, self.cls, place.where)
+        if type(value) is not self.cls:
+            typed(value, self.cls, place.where)
+        own = place.fields()
         for name, kind in field_kinds(self.cls).items():
-            kind.check(getattr(value, name), place.at(name))
+            own.name = name
+            kind.check(getattr(value, name), own)
 
 
 @dataclass(frozen=True)
@@ -324,24 +333,18 @@ class Union(Kind):
         return {"kind": value.TAG, **Record(type(value)).encode(value, place)}
 
     def decode(self, data: Any, place: Place) -> Any:
-        require("kind" in typed(data, dict, place.where), place.where, "kind is missing")
-        by_tag = {cls.TAG: cls for cls in self.members}
-        unknown_word(typed(data["kind"], str, place.where), by_tag, f"{place.where} kind")
-        return Record(by_tag[data["kind"]]).decode(data, place)
+        if type(data) is not dict:
+            typed(data, dict, place.where)
+        if "kind" not in data:
+            fail(place.where, "kind is missing")
+        by_tag, own = {cls.TAG: cls for cls in self.members}, place.fields()
+        own.name = "kind"
+        return Record(by_tag[known_word(data["kind"], by_tag, own)]).decode(data, place)
 
     def check(self, value: Any, place: Place) -> None:
-        require(type(value) in self.members, place.where, f"{type(value).__name__} is no member")
+        if type(value) not in self.members:
+            fail(place.where, f"{type(value).__name__} is no member")
         Record(type(value)).check(value, place)
-
-
-def check_json(value: Any, depth: int, where: str) -> None:
-    """Raise EngineFormatError for what readers refuse: over `depth` levels, larger integers."""
-    require(depth >= 0, where, "it is nested too deeply")
-    if isinstance(value, (dict, list, tuple)):
-        for entry in value.values() if isinstance(value, dict) else value:
-            check_json(entry, depth - 1, where)
-    elif isinstance(value, int):
-        require(INT64_MIN <= value <= INT64_MAX, where, f"{value} does not fit 64 bits")
 
 
 def is_row(cls: Any) -> bool:

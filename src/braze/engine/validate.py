@@ -8,8 +8,9 @@ it must not trust a file; here they catch a planner's mistake before it reaches 
 from __future__ import annotations
 
 from braze.engine import schema
+from braze.engine.checks import Place, require
 from braze.engine.plan import AxisSource, Binding, Plan, Profile
-from braze.engine.records import Place, Record, field_kinds, require
+from braze.engine.records import Record, field_kinds
 from braze.engine.validate_steps import check_steps
 
 

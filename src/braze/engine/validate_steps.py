@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from braze.engine import schema
+from braze.engine.checks import require
 from braze.engine.plan import AssignedSource, ElementSource, Plan
-from braze.engine.records import require
 from braze.engine.steps import Call, Copy, If, Launch, Loop, Sizes, Step
 
 _WRITABLE = ("arena", "output")

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from braze.core.errors import EngineFormatError, ExecutionError
 from braze.core.files import replacing
 from braze.engine import schema
+from braze.engine.checks import check_json
 from braze.engine.checksum import Checksum, checksum
 from braze.engine.manifest import dump_json, encode_manifest
 from braze.engine.plan import Plan
-from braze.engine.records import check_json
 from braze.engine.schema import align_up
 from braze.engine.validate import check_plan
 

@@ -27,8 +27,9 @@ from braze.core.dtypes import (
 )
 from braze.core.elements import numbers
 from braze.core.errors import EngineFormatError, EngineVersionError, TargetError
+from braze.engine.checks import require
 from braze.engine.plan import Plan
-from braze.engine.records import ELEMENTS, require
+from braze.engine.records import ELEMENTS
 from braze.engine.steps import LibraryCall
 from braze.ops.index.topk import sorted_order
 

@@ -9,8 +9,8 @@ from braze.codegen.reference.library import Routine, find_routine
 from braze.codegen.reference.order import Use, check_order
 from braze.codegen.reference.steps import Program, Straight, read_program
 from braze.core.errors import BindingError
+from braze.engine.checks import require
 from braze.engine.plan import Binding, Plan
-from braze.engine.records import require
 from braze.engine.steps import Copy, Launch, LibraryCall, Step
 from braze.engine.validate import late_sizes
 from braze.runtime.loaded import TensorRow
