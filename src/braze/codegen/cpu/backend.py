@@ -27,7 +27,7 @@ from braze.ops.lowering import AnchorSpec
 from braze.runtime.engine import Engine
 from braze.runtime.native import host_isa, require_isa
 
-REVISION: Final = 2  # change with every change to what a tactic means
+REVISION: Final = 3  # change with every change to what a tactic means
 LISTINGS: Final = {"ir": "llvm", "asm": "assembly"}
 
 

@@ -11,7 +11,7 @@ from braze.codegen.cpu.packing import pack_anchor
 from braze.core.dims import Dim, evaluate
 from braze.core.dtypes import BOOL, DType
 from braze.expr.loops import LoopKernel, TensorSpec
-from braze.fusion.kernel import CompiledKernel, HostLaunch, Kernel
+from braze.fusion.kernel import CompiledKernel, HostLaunch, Kernel, Packing
 from braze.runtime.native import LoadedKernel
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +35,7 @@ class CpuWorkload:
         outputs = kernel.outputs if isinstance(kernel, LoopKernel) else (kernel.output,)
         self._inputs = [self._array(s, i) for i, s in enumerate(kernel.inputs)]
         self._outputs = [self._array(s, 99) for s in outputs]
+        self._packed: dict[tuple[int, Packing], Array] = {}
 
     def _array(self, spec: TensorSpec, seed: int) -> Array:
         return sample(spec.dtype, tuple(evaluate(d, self._env) for d in spec.shape), seed)
@@ -47,7 +48,10 @@ class CpuWorkload:
         assert isinstance(compiled.launch, HostLaunch)
         inputs = list(self._inputs)
         for slot, packing in compiled.packings:
-            inputs[slot] = np.ascontiguousarray(pack_anchor(inputs[slot], packing))
+            if (slot, packing) not in self._packed:
+                packed = np.ascontiguousarray(pack_anchor(inputs[slot], packing))
+                self._packed[slot, packing] = packed
+            inputs[slot] = self._packed[slot, packing]
         buffers = [*inputs, *self._outputs]
         scratch = self._value(compiled.launch.scratch_bytes)
         if scratch:

@@ -93,7 +93,7 @@ def compile_attention(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -
     values = TileShape(rows, int(tactic["value_vectors"]), int(tactic["value_lanes"]))
     template = _Attention(kernel, spec, target, scores, values, tactic)
     template.build()
-    code, params = template.fn.finish(speed=1, unroll=False)
+    code, params = template.fn.finish(speed=0)
     launch = HostLaunch(True, template.scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch)
 

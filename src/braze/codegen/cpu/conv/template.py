@@ -164,7 +164,7 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     m, n = sizes.m, sizes.n
     loops = TileLoops(fn, shape, blocking, spec.block, m, n, row_source, panels, sink, bind)
     loops.run(spec.groups)
-    code, params = fn.finish(speed=1, unroll=False)
+    code, params = fn.finish(speed=0)
     values = (("columns", shape.columns), ("groups", spec.groups))
     packing = Packing("conv_panels", shape.dtype, values)
     launch = HostLaunch(True, scratch.used)

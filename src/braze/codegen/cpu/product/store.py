@@ -69,8 +69,12 @@ class TileSink:
 
     def put(self, tile: Tile, row: ir.Value, column: ir.Value, width: int) -> None:
         """Finish rows row.. and columns column .. column+width-1 from registers."""
+        b, first = self.fn.builder, self._start(row)
         for r, line in enumerate(tile):
-            self._line(line, self.fn.builder.add(row, i64(r)), column, width)
+            start = self.fn.at(first, b.mul(i64(r), self.fn.dim(self.row_stride)), self._element)
+            for at, lanes in pieces(width, self.shape.lanes):
+                value = part(self.fn, line[at // self.shape.lanes], at % self.shape.lanes, lanes)
+                self._piece(value, b.add(row, i64(r)), start, b.add(column, i64(at)), lanes)
 
     def keep(self, tile: Tile, at: ir.Value) -> None:
         """Spill a tile as rows at.. of the stack tile."""
@@ -92,47 +96,57 @@ class TileSink:
         with fn.loop(0, count) as r:
             source = fn.at(self._spill, b.mul(r, i64(shape.columns)), shape.sum)
             at = b.add(row, r)
+            start = self._start(at)
             if isinstance(width, int):
-                for start, lanes in pieces(width, shape.lanes):
-                    value = fn.load(
-                        fn.at(source, start, shape.sum), vector_type(shape.sum, lanes)
-                    )
-                    self.piece(value, at, b.add(column, i64(start)), lanes)
+                for j, lanes in pieces(width, shape.lanes):
+                    value = fn.load(fn.at(source, j, shape.sum), vector_type(shape.sum, lanes))
+                    self._piece(value, at, start, b.add(column, i64(j)), lanes)
             else:
-                self._drain_columns(source, at, column, width)
+                self._drain_columns(source, at, start, column, width)
 
     def _drain_columns(
-        self, source: ir.Value, row: ir.Value, column: ir.Value, width: ir.Value
+        self,
+        source: ir.Value,
+        row: ir.Value,
+        start: ir.Value,
+        column: ir.Value,
+        width: ir.Value,
     ) -> None:
         fn, b, shape = self.fn, self.fn.builder, self.shape
         whole = b.sub(width, b.srem(width, i64(shape.lanes)))
-        for start, stop, lanes in ((i64(0), whole, shape.lanes), (whole, width, 1)):
-            with fn.loop(start, stop, lanes) as j:
+        for first, stop, lanes in ((i64(0), whole, shape.lanes), (whole, width, 1)):
+            with fn.loop(first, stop, lanes) as j:
                 value = fn.load(fn.at(source, j, shape.sum), vector_type(shape.sum, lanes))
-                self.piece(value, row, b.add(column, j), lanes)
-
-    def _line(self, line: list[ir.Value], row: ir.Value, column: ir.Value, width: int) -> None:
-        for start, lanes in pieces(width, self.shape.lanes):
-            vector = line[start // self.shape.lanes]
-            value = part(self.fn, vector, start % self.shape.lanes, lanes)
-            self.piece(value, row, self.fn.builder.add(column, i64(start)), lanes)
+                self._piece(value, row, start, b.add(column, j), lanes)
 
     def piece(self, value: ir.Value, row: ir.Value, column: ir.Value, lanes: int) -> None:
         """Epilogue and store of `lanes` neighbouring columns of one row."""
+        self._piece(value, row, self._start(row), column, lanes)
+
+    @property
+    def _element(self) -> ir.Type:
+        return self.epilogue.stored
+
+    def _start(self, row: ir.Value) -> ir.Value:
+        """Address of column 0 of a row."""
+        line = self.fn.builder.mul(row, self.fn.dim(self.row_stride))
+        return self.fn.at(self.base, line, self._element)
+
+    def _piece(
+        self, value: ir.Value, row: ir.Value, start: ir.Value, column: ir.Value, lanes: int
+    ) -> None:
+        """See `piece`; the row begins at `start`."""
         fn, b = self.fn, self.fn.builder
         result = self.epilogue.apply(
             value, lanes, b.add(self.row_flat, row), b.add(self.column_first, column)
         )
-        line = b.mul(row, fn.dim(self.row_stride))
         step = fn.dim(self.column_stride)
-        element = self.epilogue.stored
-        assert self.base is not None
         if self.column_stride == 1 or lanes == 1:
-            fn.store(result, fn.at(self.base, b.add(line, b.mul(column, step)), element))
+            fn.store(result, fn.at(start, b.mul(column, step), self._element))
             return
         for i in range(lanes):
-            at = b.add(line, b.mul(b.add(column, i64(i)), step))
-            fn.store(part(fn, result, i, 1), fn.at(self.base, at, element))
+            at = b.mul(b.add(column, i64(i)), step)
+            fn.store(part(fn, result, i, 1), fn.at(start, at, self._element))
 
 
 def pieces(width: int, lanes: int) -> Iterator[tuple[int, int]]:

@@ -147,7 +147,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
 
     TileLoops(fn, shape, blocking, spec.block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
     packings = ((spec.rhs.slot, _packing(p, shape)),) if packed else ()
-    code, params = fn.finish(speed=1, unroll=False)
+    code, params = fn.finish(speed=0)
     launch = HostLaunch(True, scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
 

@@ -45,5 +45,8 @@ OUTPUT: Final[dict[int, Matrix]] = {  # A^T
 def transform_weights(weight: NDArray[Any], size: int) -> NDArray[Any]:
     """[K, C, 3, 3] -> [(size + 2)**2, C, K], computed in float64."""
     g = np.asarray(WEIGHT[size], np.float64)
-    turned: NDArray[Any] = np.einsum("ia,kcab,jb->ijck", g, weight.astype(np.float64), g)
-    return turned.reshape(-1, weight.shape[1], weight.shape[0]).astype(weight.dtype)
+    out_channels, in_channels = weight.shape[:2]
+    taps = weight.transpose(2, 3, 1, 0).reshape(9, -1).astype(np.float64)
+    # G w G^T of all windows at once, as one product; rows of `kron` are points, columns are taps
+    points: NDArray[Any] = np.kron(g, g) @ taps
+    return points.reshape(-1, in_channels, out_channels).astype(weight.dtype)

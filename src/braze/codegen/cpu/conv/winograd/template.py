@@ -45,7 +45,7 @@ def compile_winograd(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) ->
     plan = _Plan(int(tactic["size"]), int(tactic["block"]) * rows, int(tactic["group"]))
     template = _Winograd(kernel, spec, target, shape, plan)
     template.build()
-    code, params = template.fn.finish(speed=1, unroll=False)
+    code, params = template.fn.finish(speed=0)
     packing = Packing(
         "winograd_panels", shape.dtype, (("columns", shape.columns), ("size", plan.size))
     )
