@@ -118,6 +118,56 @@ def test_convolutions(
     every_tactic(kernel, harness.random_inputs(kernel, env), env)
 
 
+@pytest.mark.parametrize("images", [N, 2])
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("kind", ["bias", "residual", "middle"])
+@pytest.mark.parametrize(
+    ("channels", "size", "strides", "dilations", "pads"),
+    [
+        (40, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+        (96, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
+        (33, (3, 5), (2, 2), (1, 2), (1, 0, 0, 3)),
+    ],
+)
+def test_depthwise_windows(
+    channels: int,
+    size: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    kind: str,
+    dtype: DType,
+    images: Dim,
+) -> None:
+    kernel = harness.conv(
+        images, 19, 21, (channels, channels), size,
+        groups=channels, strides=strides, dilations=dilations, pads=pads, kind=kind,
+    )  # fmt: skip
+    kernel = typed(kernel, dtype)
+    env = {"n": 2}
+    every_tactic(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize("kind", ["relu", "residual"])
+@pytest.mark.parametrize(
+    ("channels", "size", "strides", "pads"),
+    [
+        (3, (7, 7), (2, 2), (3, 3, 3, 3)),
+        (4, (3, 2), (2, 2), (0, 1, 1, 0)),
+        (3, (4, 4), (4, 4), (0, 0, 0, 0)),
+        (3, (16, 16), (16, 16), (0, 0, 0, 0)),
+    ],
+)
+def test_stems(
+    channels: int, size: tuple[int, int], strides: tuple[int, int],
+    pads: tuple[int, int, int, int], kind: str, dtype: DType,
+) -> None:  # fmt: skip
+    kernel = harness.conv(2, 48, 65, (channels, 40), size, strides=strides, pads=pads, kind=kind)
+    kernel = typed(kernel, dtype)
+    every_tactic(kernel, harness.random_inputs(kernel, {}), {})
+
+
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("mask", ["none", "keys", "full"])

@@ -17,6 +17,7 @@ from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import nest_sources
 from braze.codegen.cuda.triton.select import select_source
+from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
@@ -85,8 +86,9 @@ def _compare(
 
 
 @pytest.mark.parametrize("kind", [k for k in harness.EPILOGUES if k != "exp"])
-@pytest.mark.parametrize(("rows", "split"), [(M, 1), (17, 1), (17, 2)])
-@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize(
+    ("rows", "split", "dtype"), [(M, 1, F32), (17, 1, F16), (17, 2, F32)], ids=str
+)
 @pytest.mark.parametrize(
     ("batch", "shared", "turned"), [((), True, False), ((2, 3), False, True), ((3,), True, False)]
 )
@@ -100,8 +102,10 @@ def test_products(
     _compare(kernel, harness.random_inputs(kernel, env), env, split)
 
 
-@pytest.mark.parametrize("kind", harness.EPILOGUES)
-@pytest.mark.parametrize(("images", "split"), [(N, 1), (2, 1), (2, 3)])
+@pytest.mark.parametrize(
+    ("kind", "images", "split"),
+    [*((kind, N, 1) for kind in harness.EPILOGUES), ("residual", 2, 1), ("rows", 2, 3)],
+)
 @pytest.mark.parametrize(
     ("channels", "size", "groups", "strides", "dilations", "pads"),
     [
@@ -110,6 +114,8 @@ def test_products(
         ((64, 17), (1, 1), 1, (2, 2), (1, 1), (0, 0, 0, 0)),
         ((36, 16), (1, 1), 1, (1, 1), (1, 1), (0, 0, 0, 0)),
         ((20, 12), (1, 3), 1, (1, 3), (1, 2), (0, 0, 0, 2)),
+        ((5, 12), (4, 4), 1, (4, 4), (1, 1), (0, 0, 0, 0)),
+        ((18, 12), (2, 2), 1, (2, 2), (1, 1), (1, 0, 0, 0)),
     ],
 )
 def test_convolutions(
@@ -131,7 +137,25 @@ def test_convolutions(
     _compare(kernel, harness.random_inputs(kernel, env), env, split)
 
 
-@pytest.mark.parametrize("kind", harness.EPILOGUES)
+@pytest.mark.parametrize("kind", ["relu", "residual", "rows"])
+@pytest.mark.parametrize(
+    ("channels", "size", "pads"),
+    [(3, (7, 7), (3, 3, 3, 3)), (1, (3, 2), (0, 1, 1, 0)), (4, (2, 5), (0, 2, 0, 2))],
+)
+def test_stems(
+    channels: int, size: tuple[int, int], pads: tuple[int, int, int, int], kind: str
+) -> None:
+    kernel = harness.conv(2, 12, 17, (channels, 10), size, strides=(2, 2), pads=pads, kind=kind)
+    sources = stem_sources(kernel, Tile(16, 16, 32, 4, 2))
+    inputs = stored = harness.random_inputs(kernel, {})
+    for slot, packing in sources[0].packings:
+        stored = [*stored[:slot], pack_constant(stored[slot], packing), *stored[slot + 1 :]]
+    (got,), status = run(sources, stored, [kernel.output], {})
+    assert status == 0
+    np.testing.assert_allclose(got, run_kernel(kernel, inputs, {})[0], rtol=3e-5, atol=3e-5)
+
+
+@pytest.mark.parametrize("kind", ["relu", "residual", "middle"])
 @pytest.mark.parametrize("tile", [WindowTile(4, 16, 1, 4), WindowTile(2, 32, 4, 4)])
 @pytest.mark.parametrize(
     ("images", "channels", "size", "strides", "dilations", "pads"),

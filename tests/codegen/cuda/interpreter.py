@@ -77,8 +77,8 @@ def run(
     scratch = np.full(max(1, *(s.scratch_bytes for s in launches), 1), 0xFF, np.uint8)
     counters = np.zeros(max(1, *(s.counters for s in launches), 1), np.int32)
     for source in launches:
-        kinds = dict(source.pointers)
-        words = [Tensor(scratch.view(kinds["scratch"]))] if source.scratch_bytes else []
+        kind = source.pointers[len(tensors)][1]  # of what follows the tensors
+        words = [Tensor(scratch.view(kind))] if source.scratch_bytes else []
         words += [Tensor(status), *([Tensor(counters)] if source.counters else [])]
         programs = evaluate(source.grid, env)
         sizes = [evaluate(p, env) for p in source.params]

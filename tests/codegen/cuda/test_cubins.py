@@ -25,6 +25,7 @@ from tests.codegen.loops.kernels import cases
 from tests.meta import small_models
 
 pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+OTHERS = ("sm_80", "sm_89", "sm_100")  # each family is compiled for one of them too
 DYNAMIC = {"x": ((1, 3, 24, 24), (2, 3, 24, 24), (5, 3, 24, 24))}
 
 
@@ -39,6 +40,10 @@ def families() -> list[tuple[str, AnchorKernel]]:
         found.append((f"attention-{dtype}", typed(harness.attention((n, 2, 9, 30, 32, 32)), dtype)))
     conv = harness.conv(n, 9, 9, (64, 24), (3, 3), pads=(1, 1, 1, 1), kind="residual")
     found += [("conv", conv), ("stem", harness.conv(n, 9, 9, (3, 24), (3, 3), kind="relu"))]
+    folded = typed(harness.conv(2, 9, 9, (3, 24), (3, 3), strides=(2, 2), kind="relu"), F16)
+    split = typed(harness.conv(1, 7, 7, (64, 24), (3, 3), kind="residual"), F16)
+    window = harness.conv(n, 9, 9, (24, 24), (3, 3), groups=24, kind="residual")
+    found += [("folded stem", folded), ("split conv", split), ("window", typed(window, BF16))]
     select = SelectSpec((4, n), 1, 3, True)
     output = TensorSpec(I64, select.out_shape)
     found.append(("select", AnchorKernel(select, (TensorSpec(F32, (4, n)),), output, hole(0, I64))))
@@ -59,10 +64,18 @@ def test_anchors(name: str, kernel: AnchorKernel) -> None:
     backend = CudaBackend(CudaTarget("sm_90", 1))
     assert backend.supports(kernel.spec, kernel.inputs, kernel.constant) is None
     tactics = backend.tactics(kernel, EFFORTS[3])
-    for tactic in tactics[:2]:
-        (piece,) = launches(backend.compile(kernel, tactic))
+    split = [t for t in tactics if dict(t.parameters).get("split")]
+    assert bool(split) is ("split" in name)
+    pieces = launches(backend.compile(kernel, tactics[0]))
+    assert len(pieces) == (2 if "folded" in name else 1)
+    other = CudaBackend(CudaTarget(OTHERS[len(name) % len(OTHERS)], 1))
+    pieces += launches(other.compile(kernel, (*split, *tactics[1:], tactics[0])[0]))
+    for piece in pieces:
         assert piece.code.kind == "cubin" and piece.code.data[:4] == b"\x7fELF"
         assert isinstance(piece.launch, GridLaunch) and piece.launch.block % 32 == 0
+    if split:
+        assert isinstance(pieces[-1].launch, GridLaunch)
+        assert pieces[-1].launch.counters and pieces[-1].launch.scratch_bytes
 
 
 @pytest.mark.parametrize("name", ["softmax", "scan", "scatter-add", "argmax-rows", "embedding"])

@@ -47,6 +47,7 @@ from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, sources_of_nests
 from braze.codegen.cuda.triton.pool import compile_all
 from braze.codegen.cuda.triton.select import select_source
+from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import is_depthwise, window_source
 from braze.core.config import Effort
@@ -214,6 +215,8 @@ class CudaBackend:
         if isinstance(kernel, LoopKernel):
             p = {k: int(v) for k, v in tactic.parameters}
             return sources_of_nests(kernel, nest_blocks(kernel, p))
+        if tactic.template == "stem":
+            return stem_sources(kernel, tile_of(tactic))
         if tactic.template == "window":
             return (window_source(kernel, window_of(tactic)),)
         if tactic.template == "gluon":

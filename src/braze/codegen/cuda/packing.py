@@ -16,8 +16,9 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
     """`array` in the layout `packing` asks for, flat; raises CompileError for another backend's."""
     parameters = dict(packing.parameters)
     if packing.kind == "taps":
-        sizes = parameters["groups"], parameters["channels"], parameters["length"]
-        return pack_taps(array, *sizes)
+        return pack_taps(array, **parameters)
+    if packing.kind == "stem":
+        return pack_taps(fold_window(array), **parameters)
     if packing.kind == "window":  # [C, 1, *kernel] -> [tap][channel]
         return np.ascontiguousarray(array.reshape(len(array), -1).T).reshape(-1)
     if packing.kind == "rows":
@@ -28,15 +29,17 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
     )
 
 
-def pack_taps(weight: NDArray[Any], groups: int, channels: int, length: int) -> NDArray[Any]:
-    """[K, C/g, *kernel] -> [g][output channel][tap][input channel], flat; zeros fill the input
-    channels of a tap up to `channels` and all of an output channel up to `length`."""
-    out_channels, in_channels = weight.shape[:2]
-    taps = weight.reshape(out_channels, in_channels, -1).transpose(0, 2, 1)
-    whole = np.zeros((out_channels, taps.shape[1], channels), weight.dtype)
-    whole[:, :, :in_channels] = taps
+def pack_taps(weight: NDArray[Any], taps: int, channels: int, length: int) -> NDArray[Any]:
+    """[K, C/g, *kernel] -> [output channel][tap][input channel], flat; zeros fill the channels of a
+    tap up to `channels` and all of an output channel up to `length`. Taps beyond `taps` are those
+    of the last axis, which count as channels."""
+    out_channels = len(weight)
+    found = weight.reshape(out_channels, weight.shape[1], -1).transpose(0, 2, 1)
+    found = found.reshape(out_channels, taps, -1)
+    whole = np.zeros((out_channels, taps, channels), weight.dtype)
+    whole[:, :, : found.shape[2]] = found
     rows = np.zeros((out_channels, length), weight.dtype)
-    rows[:, : whole[0].size] = whole.reshape(out_channels, -1)
+    rows[:, : taps * channels] = whole.reshape(out_channels, -1)
     return rows.reshape(-1)
 
 
@@ -53,3 +56,15 @@ def pack_rows(weight: NDArray[Any], block: int, depth: int) -> NDArray[Any]:
     filled[:out_channels, :, :in_channels] = taps
     blocks = filled.reshape(-1, block, *whole[1:])
     return np.ascontiguousarray(blocks[:, spread_order(block)]).reshape(-1)
+
+
+def fold_window(weight: NDArray[Any]) -> NDArray[Any]:
+    """[K, C <= 4, h, w] -> [K, 16, ceil(h / 2), ceil(w / 2)]: the channels of a 2 x 2 block of
+    taps, each filled up to four, become those of one tap; zeros where the window ends."""
+    out_channels, in_channels, height, width = weight.shape
+    down, right = -(-height // 2), -(-width // 2)
+    whole = np.zeros((out_channels, 4, 2 * down, 2 * right), weight.dtype)
+    whole[:, :in_channels, :height, :width] = weight
+    blocks = whole.reshape(out_channels, 4, down, 2, right, 2).transpose(0, 3, 5, 1, 2, 4)
+    folded: NDArray[Any] = blocks.reshape(out_channels, 16, down, right)
+    return folded

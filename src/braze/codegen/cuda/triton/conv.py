@@ -3,8 +3,9 @@ kernel taps times input channels. Channels last in memory, any number of spatial
 
 A step multiplies one tap's block of channels: where a row reads is an address, computed once, plus
 a distance that all rows share, and which taps of a row lie inside the image is a bit field an axis.
-The weight is packed to [group][output channel][tap][input channel]. With few input channels (a
-stem) taps and channels are walked as one axis, so that no lane of a tile is wasted on padding.
+Taps along the last axis lie side by side in memory, and count as channels where no padding cuts
+them off. The weight is packed to [group][output channel][tap][input channel]. With few input
+channels taps and channels are walked as one axis, so that no lane of a tile is wasted on padding.
 """
 
 from __future__ import annotations
@@ -21,23 +22,28 @@ from braze.core.dims import product
 from braze.fusion.kernel import AnchorKernel, Packing
 from braze.ops.lowering import ConvSpec
 
-FEW_CHANNELS = 16
+FEW_CHANNELS = 12
 FIELD_BITS = 31  # taps along an axis that a bit field holds
 ALIGNED = 8  # elements of a weight that lie together start at a multiple of this
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How a convolution walks its sum. channels: input channels of a group; taps: of the window;
-    flat: as one axis; blocks: steps a tap (all steps if flat); stored: channels of a tap in the
-    packed weight; length: elements of an output channel there."""
+    """How a convolution walks its sum. kernel: taps along each axis, 1 along the last where they
+    count as channels; channels: input channels of a group by those taps; flat: as one axis; blocks:
+    steps a tap (all steps if flat); stored: channels of a tap in the packed weight; length:
+    elements of an output channel there."""
 
+    kernel: tuple[int, ...]
     channels: int
-    taps: int
     flat: bool
     blocks: int
     stored: int
     length: int
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.kernel)
 
     @property
     def steps(self) -> int:
@@ -46,12 +52,16 @@ class Depth:
 
 def depth_of(spec: ConvSpec, block: int) -> Depth:
     """The walk in steps of `block`."""
-    channels, taps = spec.in_channels // spec.groups, math.prod(spec.kernel)
+    kernel, channels = spec.kernel, spec.in_channels // spec.groups
+    last = len(kernel) - 1
+    if spec.groups == 1 and spec.dilations[last] == 1 and _is_inside(spec, last):
+        kernel, channels = (*kernel[:-1], 1), channels * kernel[-1]
+    taps = math.prod(kernel)
     if taps > 1 and channels < FEW_CHANNELS:
         blocks = -(-taps * channels // block)
-        return Depth(channels, taps, True, blocks, channels, blocks * block)
+        return Depth(kernel, channels, True, blocks, channels, blocks * block)
     stored = -(-channels // ALIGNED) * ALIGNED
-    return Depth(channels, taps, False, -(-channels // block), stored, taps * stored)
+    return Depth(kernel, channels, False, -(-channels // block), stored, taps * stored)
 
 
 def conv_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
@@ -90,9 +100,13 @@ def conv_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
         value = w.epilogue(Val("acc", spec.acc.name), scope)
         at = w.a.put(f"{row} * {spec.out_channels} + {channel}", kind)
         w.store(at.text, value, mask)
-    layout = (("groups", spec.groups), ("channels", walk.stored), ("length", walk.length))
-    packing = Packing("taps", kernel.inputs[1].dtype, layout)
+    packing = Packing("taps", kernel.inputs[1].dtype, layout_of(spec, walk))
     return replace(w.source("conv", tiles, tile, spec.acc), packings=((1, packing),))
+
+
+def layout_of(spec: ConvSpec, walk: Depth) -> tuple[tuple[str, int], ...]:
+    """The parameters of the packed weight, see `pack_taps`."""
+    return (("taps", walk.taps), ("channels", walk.stored), ("length", walk.length))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +127,8 @@ def _accumulate(
     element = w.kernel.inputs[0].dtype
     group_out = spec.out_channels // spec.groups
     w.line(f"lane = tl.arange(0, {tile.depth})")
-    w.line(f"left_at = {_start(w, spec, rows)} + group * {walk.channels}")
+    group_in = spec.in_channels // spec.groups
+    w.line(f"left_at = {_start(w, spec, rows)} + group * {group_in}")
     fields = _fields(w, spec, rows)
     w.line(f"right_at = (group * {group_out} + {column}) * {walk.length} + lane[:, None]")
     w.line(f"acc = tl.zeros([{tile.rows}, {tile.columns}], tl.{spec.acc.name})")
@@ -188,11 +203,11 @@ def _tap(
     """`away`: how far the tap lies behind the first; the result says where it is inside."""
     if walk.taps == 1:
         w.line("away = 0")
-        indexes = ["0"] * len(spec.kernel)
+        indexes = ["0"] * len(walk.kernel)
     else:
         indexes = []
-        for i, taps in enumerate(spec.kernel):
-            after = math.prod(spec.kernel[i + 1 :])
+        for i, taps in enumerate(walk.kernel):
+            after = math.prod(walk.kernel[i + 1 :])
             w.line(f"tap{i} = tap // {after} % {taps}")
             indexes.append(f"tap{i}")
         away = "0"

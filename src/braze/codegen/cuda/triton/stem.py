@@ -1,0 +1,96 @@
+"""Convolutions of a picture: few channels, a window of stride 2.
+
+Loads of three channels fit no tensor core and no wide load. So a first launch folds 2 x 2 pixels of
+up to four channels into one of 16, with the padding around them, and a second one convolves that
+with stride 1: the taps along a line of the window are then one run of memory. Both launches share
+the workspace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from braze.codegen.cuda.triton.conv import conv_source
+from braze.codegen.cuda.triton.nests import TritonSource, storage_type
+from braze.codegen.cuda.triton.source import RELEASE, WAIT
+from braze.codegen.cuda.triton.tile import Tile
+from braze.core.dims import static, static_size
+from braze.expr.loops import TensorSpec
+from braze.fusion.kernel import AnchorKernel, Packing
+from braze.ops.lowering import ConvSpec
+
+FOLDED = 16  # channels of a folded pixel: two lines, two columns, four channels
+BLOCK = 1024
+
+
+def folded_kernel(kernel: AnchorKernel) -> AnchorKernel | None:
+    """The second convolution, whose slot 0 is the workspace; None where this does not fit."""
+    spec = kernel.spec
+    if not isinstance(spec, ConvSpec) or len(spec.kernel) != 2 or spec.groups > 1:
+        return None
+    if spec.in_channels > 4 or spec.strides != (2, 2) or spec.dilations != (1, 1):
+        return None
+    sizes = (spec.batch, *spec.in_spatial, *spec.out_spatial)
+    if max(spec.kernel) > 8 or min(spec.kernel) < 2 or not all(isinstance(d, int) for d in sizes):
+        return None
+    taps = tuple(-(-k // 2) for k in spec.kernel)
+    spatial = tuple(
+        d + t - 1 for d, t in zip(spec.out_spatial, taps, strict=True) if isinstance(d, int)
+    )
+    changed = replace(
+        spec, in_spatial=spatial, in_channels=FOLDED, kernel=taps, strides=(1, 1), pads=(0,) * 4
+    )
+    image = TensorSpec(kernel.inputs[0].dtype, (spec.batch, *spatial, FOLDED))
+    weight = TensorSpec(kernel.inputs[1].dtype, (spec.out_channels, FOLDED, *taps))
+    return replace(kernel, spec=changed, inputs=(image, weight, *kernel.inputs[2:]))
+
+
+def stem_sources(kernel: AnchorKernel, tile: Tile) -> tuple[TritonSource, ...]:
+    """The launch that folds and the launch that convolves; the sum is not split."""
+    folded = folded_kernel(kernel)
+    assert folded is not None and tile.split == 1
+    plain = conv_source(folded, tile)
+    ((slot, taps),) = plain.packings
+    packings = ((slot, Packing("stem", taps.dtype, taps.parameters)),)
+    image = folded.inputs[0]
+    room = static_size(static(image.shape)) * image.dtype.itemsize
+    kind = storage_type(image.dtype)
+    *tensors, status = plain.pointers
+    # the workspace is what the convolution knows as its input
+    renamed = (("unused", kind), *tensors[1:], ("in0", kind), status)
+    names = ", ".join(name for name, _ in renamed)
+    body = plain.text.split("):\n", 1)[1]
+    second = replace(
+        plain, text=f"@triton.jit\ndef conv({names}):\n{body}", pointers=renamed,
+        scratch_bytes=room, packings=packings,
+    )  # fmt: skip
+    first = _fold(kernel, folded, (*tensors, ("scratch", kind), status))
+    return replace(first, scratch_bytes=room, packings=packings), second
+
+
+def _fold(
+    kernel: AnchorKernel, folded: AnchorKernel, pointers: tuple[tuple[str, str], ...]
+) -> TritonSource:
+    """The launch that fills the workspace."""
+    spec = kernel.spec
+    assert isinstance(spec, ConvSpec)
+    _, down, right, _ = folded.inputs[0].shape
+    height, width = spec.in_spatial
+    total = static_size(static(folded.inputs[0].shape))
+    lines = (
+        WAIT,
+        f"at = tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})",
+        "channel = at % 4",
+        f"x = at // {FOLDED} % {right} * 2 + at // 4 % 2 - {spec.pads[1]}",
+        f"y = at // {FOLDED} // {right} % {down} * 2 + at // 8 % 2 - {spec.pads[0]}",
+        f"image = at // {FOLDED} // {right} // {down}",
+        f"inside = (channel < {spec.in_channels}) & (x >= 0) & (x < {width})",
+        f"inside = inside & (y >= 0) & (y < {height}) & (at < {total})",
+        f"place = ((image * {height} + y) * {width} + x) * {spec.in_channels} + channel",
+        "value = tl.load(in0 + place, mask=inside, other=0)",
+        RELEASE,
+        f"tl.store(scratch + at, value, mask=at < {total})",
+    )
+    names = ", ".join(name for name, _ in pointers)
+    text = f"@triton.jit\ndef fold({names}):\n" + "".join(f"    {x}\n" for x in lines)
+    return TritonSource("fold", text, pointers, (), -(-total // BLOCK), 4, waits=True)
