@@ -14,6 +14,7 @@ import pytest
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
+from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import nest_sources
 from braze.codegen.cuda.triton.select import select_source
@@ -22,13 +23,14 @@ from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, evaluate, sym
-from braze.core.dtypes import F16, F32, I32, I64, U64, DType
+from braze.core.dtypes import BF16, F16, F32, I32, I64, U64, DType
+from braze.core.elements import stored
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import axis, cast, hole, load
 from braze.fusion.kernel import AnchorKernel
 from braze.ir.graph import TensorType
 from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, SelectSpec
-from braze.ops.pointwise.activation import Gelu
+from braze.ops.pointwise.activation import Activation, Gelu
 from braze.ops.product.attention import FusedAttention
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.interpreter import Array, run
@@ -252,3 +254,30 @@ def test_selections(
         x.reshape(-1)[::5] = np.nan
     (got,), _ = run([select_source(kernel, Tile(16, 32, 16, 4, 1))], [x], [output], env)
     np.testing.assert_array_equal(got, run_kernel(kernel, [x], env)[0])
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize("op", FORMS, ids=str)
+def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType) -> None:
+    """Every finite float16, and infinities and NaN: at most one unit from the float64 value."""
+    bits = np.arange(0, 1 << 16, dtype=np.uint32)
+    x = bits.astype(np.uint16).view(np.float16).astype(np.float32)
+    if dtype is BF16:
+        x = (bits << 16).view(np.float32)
+    x = stored(x.astype(dtype.numpy), dtype)
+    value = cast(op.expr(cast(load(0, (axis(0),), dtype), F32)), dtype)
+    spec = TensorSpec(dtype, (len(x),))
+    kernel = LoopKernel(
+        (spec,), (spec,), (LoopNest((len(x),), (), (), (Store(0, (axis(0),), value),)),)
+    )
+    (source,) = nest_sources(kernel, 1 << 16, 1, 4)
+    assert "tl.exp2" in source.text
+    (got,), _ = run([source], [x], [spec], {})
+    with np.errstate(all="ignore"):
+        want = op.apply(x.astype(np.float64))
+    digits = 11 if dtype is F16 else 8
+    finite = np.isfinite(want) & (np.abs(want) < 65504)
+    unit = np.maximum(np.abs(want) * 2.0 ** (1 - digits), 2.0**-24)
+    off = np.abs(got.astype(np.float64) - want)[finite] / unit[finite]
+    assert off.max() <= 1, (x[finite][off.argmax()], want[finite][off.argmax()])
+    np.testing.assert_array_equal(np.isnan(got.astype("f8")), np.isnan(want))

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braze.codegen.cuda.triton.arith import TritonArith
+from braze.codegen.cuda.triton.halves import half_form
 from braze.codegen.cuda.triton.rough import ROUGH, rough_nodes
-from braze.codegen.cuda.triton.scalars import PRIMITIVES, register_type
+from braze.codegen.cuda.triton.scalars import PRIMITIVES, register_type, settle
 from braze.codegen.cuda.triton.source import Val
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, BOOL, F16, I64
@@ -87,11 +88,18 @@ class Emitter:
                 continue
             guard = self.guards.get(e) if e.op == "load" else None
             needs = (*e.args, *([guard] if guard is not None else []))
+            short = half_form(e)
+            if short is not None:
+                needs = short[1:]
             todo = [x for x in needs if x not in scope.done]
             if todo:
                 stack.extend(todo)
                 continue
-            scope.done[e] = self._one(e, scope)
+            if short is not None:
+                value = short[0](self.a, scope.done[short[1]])
+                scope.done[e] = settle(self.a, e.dtype, value)
+            else:
+                scope.done[e] = self._one(e, scope)
             stack.pop()
         return scope.done[root]
 
