@@ -34,7 +34,7 @@ class Family:
     square: bool = False  # equal last sizes help
     takes: str = "fib"
     gives: str = "fib"
-    fixed_rank: bool = False  # it takes `ranks` only, and gives the same rank
+    fixed_rank: bool = False  # it takes `ranks` only, and gives the rank it took
 
 
 FAMILIES: Final[Mapping[str, Family]] = {
@@ -179,7 +179,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     }, (3, 4, 5), takes="f", gives="f"),
     "attention": Family("anchor", {
         "Attention": a.attention_op, "spelled": a.attention_spelled,
-    }, (3, 4), takes="f", gives="f"),
+    }, (3, 4), takes="f", gives="f", fixed_rank=True),
 }  # fmt: skip
 
 

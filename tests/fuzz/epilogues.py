@@ -16,6 +16,7 @@ from tests.fuzz.sketch import Ref, Sketch, Unfit
 
 Maker = Callable[[Sketch, Ref], Ref]
 Form = Callable[[Sketch, Ref, Ref, Maker], Sequence[Ref]]
+BLOCK_ATTEMPTS = 8  # few windows and strides keep the shape
 JOINS = ("Add", "Add", "Mul", "Sub", "Max")
 
 
@@ -149,9 +150,16 @@ def two_anchors(s: Sketch, y: Ref, x: Ref, again: Maker) -> Sequence[Ref]:
 
 def residual_block(s: Sketch, y: Ref, x: Ref, again: Maker) -> Sequence[Ref]:
     """c + anchor(relu(c)), c the anchor's result."""
-    second = again(s, s.add1("Relu", y))
-    s.need(second.shape == y.shape)
-    return [join(s, y, second)]
+    positive = s.add1("Relu", y)
+    for _ in range(BLOCK_ATTEMPTS):
+        state = s.snapshot()
+        try:
+            second = again(s, positive)
+            s.need(second.shape == y.shape)
+            return [join(s, y, second)]
+        except Unfit:
+            s.restore(state)
+    raise Unfit("no second anchor of the same shape")
 
 
 def computed_operand(s: Sketch, y: Ref, x: Ref, again: Maker) -> Sequence[Ref]:
@@ -177,10 +185,11 @@ def behind_transpose(s: Sketch, y: Ref, x: Ref, again: Maker) -> Sequence[Ref]:
 
 
 def behind_reshape(s: Sketch, y: Ref, x: Ref, again: Maker) -> Sequence[Ref]:
-    """An operand of a shape with one axis more, or flattened."""
-    s.need(y.rank < 5)
+    """An operand of a shape with one axis more, or flattened where there are five."""
     axis = s.r.randint(0, y.rank)
-    if s.opset >= 13:
+    if y.rank == 5:
+        t = s.add1("Flatten", y, axis=axis)
+    elif s.opset >= 13:
         t = s.add1("Unsqueeze", y, s.ints(axis))
     else:
         t = s.add1("Unsqueeze", y, axes=[axis])

@@ -209,7 +209,9 @@ class _Grower:
         r = self.r
         ranks = family.ranks
         if then is not None and r.random() < 0.6:
-            ranks = tuple(k for k in ranks if k in then.ranks) or ranks
+            common = tuple(k for k in ranks if k in then.ranks)
+            # most families take other ranks than their usual ones too, where the next one asks
+            ranks = common or (ranks if family.fixed_rank else then.ranks)
         rank = r.choice(ranks)
         dtype = r.choice(family.dtypes)
         if dtype == "float32" and r.random() < 0.16:
