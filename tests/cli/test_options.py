@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from braze.cli import execute
+from braze.cli.callers import GpuOptions
 from braze.cli.main import make_parser
 from braze.cli.options import REFUSED, ExecOptions, exec_options
 from braze.core.errors import ConfigError
@@ -58,12 +59,21 @@ def test_options_braze_lacks_are_refused_with_a_reason(name: str) -> None:
     assert str(e.value) == f"{name}: {REFUSED[name]}"
 
 
-def test_gpu_options_are_noted() -> None:
-    o = parse("--onnx=m", "--useCudaGraph", "--noTF32")
+def test_options_without_effect_are_noted() -> None:
+    o = parse("--onnx=m", "--exposeDMA", "--noTF32")
     assert o.notes == (
-        "--useCudaGraph has no effect",
+        "--exposeDMA has no effect",
         "--noTF32 has no effect",
     )
+
+
+def test_how_an_engine_runs_on_a_gpu() -> None:
+    assert parse("--onnx=m").gpu == GpuOptions(transfers=True, graph=True, spin=True)
+    o = parse("--onnx=m", "--noDataTransfers", "--noCudaGraph", "--useSpinWait")
+    assert o.gpu == GpuOptions(transfers=False, graph=False, spin=True)
+    assert o.gpu_names == ("--noDataTransfers", "--noCudaGraph", "--useSpinWait") and not o.notes
+    with pytest.raises(ConfigError, match="contradict"):
+        parse("--onnx=m", "--useSpinWait", "--noSpinWait")
 
 
 @pytest.mark.parametrize(

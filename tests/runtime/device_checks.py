@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
+import io
+import json
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from braze.cli.main import main
 from braze.core.dtypes import BF16, F16, F32
 from braze.core.errors import BindingError, DTypeError, ExecutionError, ShapeError
 from braze.engine.plan import Kernel, Module
@@ -209,6 +215,47 @@ def check_memory_ends_with_its_owners() -> None:
     assert live().replace(f"{count} instances", "1 instances") == before
     del y, e
     assert live() == ""
+
+
+def check_exec_reports_what_trtexec_does() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, times = f"{folder}/a.engine", f"{folder}/times.json"
+        engine().save(path)
+        base = [f"--loadEngine={path}", "--shapes=x:3x8", "--duration=0", "--iterations=30"]
+        text = execute(
+            [*base, "--warmUp=0", f"--exportTimes={times}", "--dumpOutput", "--noSpinWait"]
+        )
+        for line in (
+            "Latency: min = 1.5 ms, max = 1.5 ms",  # the stub says 0.5 ms for everything
+            "Enqueue Time: min = ",
+            "H2D Latency: min = 0.5 ms",
+            "GPU Compute Time: min = 0.5 ms",
+            "D2H Latency: min = 0.5 ms",
+            "Total GPU Compute Time: 0.015 s",
+            "GPU latency: 0.5 ms - Host latency: 1.5 ms (enqueue ",
+            "copies take 0.5 ms in and 0.5 ms out",
+        ):
+            assert line in text, (line, text)
+        record = json.loads(Path(times).read_text())[0]
+        assert record["h2dMs"] == record["computeMs"] == 0.5 and record["latencyMs"] == 1.5
+        assert "pinned" in log() and "to device" in log()
+        stub.stub_clear_log()
+        execute([*base, "--noDataTransfers", "--noCudaGraph", "--infStreams=2"])
+        assert "launch graph" not in log() and "to device 96" not in log()
+        assert "Profile (" in execute([*base, "--dumpProfile"])
+        host = f"{folder}/host.engine"
+        Engine.from_plan(chain_plan()).save(host)
+        text = execute([f"--loadEngine={host}", *base[1:], "--noDataTransfers"])
+        assert "Note: --noDataTransfers has no effect, since the engine runs on the host" in text
+        assert "H2D" not in text
+
+
+def execute(arguments: list[str]) -> str:
+    """What `braze exec` prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["exec", *arguments]) == 0
+    return out.getvalue()
 
 
 CHECKS = {name.removeprefix("check_"): f for name, f in globals().items() if name[:6] == "check_"}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import braze
+from braze.cli.callers import GpuCaller, HostCaller
 from braze.cli.feeds import input_lines, make_feed, run_shapes
 from braze.cli.layers import describe
 from braze.cli.measure import Limits, Measurement, measure
@@ -109,25 +110,18 @@ def _infer(o: ExecOptions, engine: braze.Engine) -> None:
     feed = make_feed(plan, shapes, o.load_inputs)
     print(section("Inference"))
     print("\n".join(input_lines(plan, feed, o.load_inputs)))
-    runs = [_Caller(engine.create_context(), feed) for _ in range(o.streams)]
+    for name in o.gpu_names if not engine.on_gpu else ():
+        print(f"Note: {name} has no effect, since the engine runs on the host")
+    runs: list[HostCaller | GpuCaller] = [
+        GpuCaller(engine, feed, o.gpu) if engine.on_gpu else HostCaller(engine, feed)
+        for _ in range(o.streams)
+    ]
     limits = Limits(o.iterations, o.duration_s, o.warmup_ms, o.idle_ms)
     measured = measure(runs, limits)
     if o.streams > 1:
         print(f"Note: latencies are those of {o.streams} streams that share the machine")
     print("\n".join(performance_lines(measured, o.percentiles, o.average_runs)))
-    _export(o, engine, feed, measured, runs[0].outputs)
-
-
-class _Caller:
-    """One stream: runs its context and keeps the last outputs."""
-
-    def __init__(self, context: Any, feed: dict[str, np.ndarray[Any, Any]]) -> None:
-        self._context = context
-        self._feed = feed
-        self.outputs: dict[str, np.ndarray[Any, Any]] = {}
-
-    def __call__(self) -> None:
-        self.outputs = self._context.run(self._feed)
+    _export(o, engine, feed, measured, runs[0].outputs())
 
 
 def _export(

@@ -7,19 +7,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-Run = Callable[[], object]
+from braze.runtime.context import Times
+
+Run = Callable[[], object]  # gives Times, or nothing where there are none
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Start and end of one run in milliseconds after the first measured start."""
+    """Start and end of one run in milliseconds after the first measured start.
+
+    times: what a GPU needed for its parts, or None.
+    """
 
     start_ms: float
     end_ms: float
+    times: Times | None = None
 
     @property
     def latency_ms(self) -> float:
-        return self.end_ms - self.start_ms
+        """As trtexec counts: on a GPU copying in, computing and copying out."""
+        if self.times is None:
+            return self.end_ms - self.start_ms
+        return self.times.h2d + self.times.compute + self.times.d2h
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ class _Stream:
         self.run = run
         self.limits = limits
         self.warmups = 0
-        self.spans: list[tuple[float, float]] = []
+        self.spans: list[tuple[float, float, Times | None]] = []
         self.error: BaseException | None = None
 
     def warm_up(self) -> None:
@@ -119,9 +128,9 @@ class _Stream:
         begin = time.perf_counter()
         while stop is None or not stop.is_set():
             start = time.perf_counter()
-            self.run()
+            found = self.run()
             end = time.perf_counter()
-            self.spans.append((start, end))
+            self.spans.append((start, end, found if isinstance(found, Times) else None))
             if len(self.spans) >= self.limits.iterations and end - begin >= self.limits.duration_s:
                 return
             if self.limits.idle_ms:
@@ -146,11 +155,11 @@ def _collect(streams: list[_Stream]) -> Measurement:
 
 
 def _gather(streams: list[_Stream]) -> Measurement:
-    spans = sorted(span for s in streams for span in s.spans)
+    spans = sorted((span for s in streams for span in s.spans), key=lambda span: span[:2])
     zero = spans[0][0]
-    last = max(end for _, end in spans)
+    last = max(end for _, end, _ in spans)
     return Measurement(
-        queries=tuple(Query((a - zero) * 1e3, (b - zero) * 1e3) for a, b in spans),
+        queries=tuple(Query((a - zero) * 1e3, (b - zero) * 1e3, times) for a, b, times in spans),
         warmup_queries=sum(s.warmups for s in streams),
         wall_s=last - zero,
     )

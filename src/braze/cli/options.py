@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from braze.cli.callers import GpuOptions
 from braze.cli.shapes import Shape, parse_pairs, parse_shapes, parse_values, profile_ranges
 from braze.core.config import ShapeRange
 from braze.core.errors import ConfigError
@@ -48,14 +49,15 @@ WITHOUT_EFFECT: Final = (
     "--noTF32",
     "--stronglyTyped",
     "--explicitBatch",
-    "--useSpinWait",
-    "--noSpinWait",
-    "--useCudaGraph",
-    "--noCudaGraph",
     "--exposeDMA",
-    "--noDataTransfers",
     "--useManagedMemory",
     "--separateProfileRun",
+)
+# pairs that say how an engine runs on a GPU: what braze does anyway, and the opposite
+ON_GPU: Final = (
+    ("--includeDataTransfers", "--noDataTransfers", "copy inputs and outputs in every run"),
+    ("--useCudaGraph", "--noCudaGraph", "launch the network as one CUDA graph"),
+    ("--useSpinWait", "--noSpinWait", "wait for the GPU without sleeping"),
 )
 VERBOSITIES: Final = ("layer_names_only", "detailed", "none")
 
@@ -92,6 +94,8 @@ class ExecOptions:
     verbosity: str = "layer_names_only"
     verbose: bool = False
     notes: tuple[str, ...] = ()
+    gpu: GpuOptions = field(default_factory=GpuOptions)
+    gpu_names: tuple[str, ...] = ()  # those given of ON_GPU
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -195,6 +199,11 @@ def _add_inference_arguments(group: argparse._ArgumentGroup) -> None:
     add("--idleTime", type=float, default=0.0, metavar="MS", help="pause between runs")
     add("--infStreams", "--streams", type=int, default=1, metavar="N",
         help="N callers at a time, each with its own context")  # fmt: skip
+    for usual, opposite, what in ON_GPU:
+        add(usual, action="append_const", const=usual, dest="on_gpu",
+            help=f"on a GPU, {what} (so it is anyway)")  # fmt: skip
+        add(opposite, action="append_const", const=opposite, dest="on_gpu",
+            help=f"on a GPU, do not {what}")  # fmt: skip
 
 
 def _add_report_arguments(group: argparse._ArgumentGroup) -> None:
@@ -264,7 +273,16 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         verbosity=args.profilingVerbosity,
         verbose=args.verbose,
         notes=tuple(f"{n} has no effect" for n in args.ignored or ()),
+        gpu=_gpu_options(args.on_gpu or ()),
+        gpu_names=tuple(args.on_gpu or ()),
     )
+
+
+def _gpu_options(names: Sequence[str]) -> GpuOptions:
+    for usual, opposite, _ in ON_GPU:
+        if usual in names and opposite in names:
+            raise ConfigError(f"{usual} and {opposite} contradict each other; give one of them")
+    return GpuOptions(*(opposite not in names for _, opposite, _ in ON_GPU))
 
 
 def _refuse(unknown: Sequence[str]) -> None:

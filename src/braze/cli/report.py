@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from braze.cli.layers import CORNERS, binding_shape, engine_size, profile_shapes
-from braze.cli.measure import Measurement, Statistics, summarize
+from braze.cli.measure import Measurement, Query, Statistics, summarize
 from braze.core.files import replacing
 from braze.core.trace import Trace
 from braze.engine.plan import Plan
+from braze.runtime.context import Times
 
 MIB = 1 << 20
 MOST_TRACE_LINES = 20
 UNSTABLE_VARIATION = 0.05
+MOST_ENQUEUE = 0.8  # of the time of computing, as in trtexec
 
 
 def section(title: str) -> str:
@@ -84,9 +86,10 @@ def performance_lines(
     latencies = [q.latency_ms for q in measured.queries]
     stats = summarize(latencies, percentiles)
     lines = [section("Trace"), f"Averages of {average_runs} runs each:"]
-    groups = [latencies[i : i + average_runs] for i in range(0, len(latencies), average_runs)]
+    queries = measured.queries
+    groups = [queries[i : i + average_runs] for i in range(0, len(queries), average_runs)]
     shown = groups[:MOST_TRACE_LINES]
-    lines += [f"  {sum(g) / len(g):.6g} ms" for g in shown]
+    lines += [f"  {_averages(g)}" for g in shown]
     if len(groups) > len(shown):
         lines.append(f"  and {len(groups) - len(shown)} more; --exportTimes keeps all")
     lines += [
@@ -95,8 +98,13 @@ def performance_lines(
         f"measured: {len(latencies)} queries in {measured.wall_s:.3f} s",
         f"Throughput: {measured.throughput:.6g} qps",
         f"Latency: {milliseconds(stats)}",
+        *_gpu_lines(measured, percentiles),
         f"Total Host Walltime: {measured.wall_s:.6g} s",
     ]
+    times = [q.times for q in queries if q.times]
+    if times:
+        lines.append(f"Total GPU Compute Time: {sum(t.compute for t in times) / 1e3:.6g} s")
+        lines += _gpu_notes(times)
     spread = float(np.std(latencies)) / stats.mean if stats.mean > 0 else 0.0
     if spread > UNSTABLE_VARIATION:
         lines.append(
@@ -104,6 +112,55 @@ def performance_lines(
             f"a --duration may be why"
         )
     return lines
+
+
+def _averages(queries: Sequence[Query]) -> str:
+    def mean(values: Iterable[float]) -> float:
+        return float(np.mean(list(values)))
+
+    latency = mean(q.latency_ms for q in queries)
+    times = [q.times for q in queries if q.times]
+    if not times:
+        return f"{latency:.6g} ms"
+    compute, enqueue = mean(t.compute for t in times), mean(t.enqueue for t in times)
+    return (
+        f"GPU latency: {compute:.6g} ms - Host latency: {latency:.6g} ms "
+        f"(enqueue {enqueue:.6g} ms)"
+    )
+
+
+def _gpu_lines(measured: Measurement, percentiles: Sequence[float]) -> list[str]:
+    """What a GPU spent its time with, as trtexec names the parts; none on the host."""
+    times = [q.times for q in measured.queries if q.times]
+    if not times:
+        return []
+    parts = (
+        ("Enqueue Time", [t.enqueue for t in times]),
+        ("H2D Latency", [t.h2d for t in times]),
+        ("GPU Compute Time", [t.compute for t in times]),
+        ("D2H Latency", [t.d2h for t in times]),
+    )
+    return [f"{name}: {milliseconds(summarize(values, percentiles))}" for name, values in parts]
+
+
+def _gpu_notes(times: Sequence[Times]) -> list[str]:
+    """What trtexec warns of: runs that wait for the host or for copies."""
+    h2d, enqueue, compute, d2h = (
+        float(np.median([getattr(t, part) for t in times]))
+        for part in ("h2d", "enqueue", "compute", "d2h")
+    )
+    notes = []
+    if enqueue > MOST_ENQUEUE * compute:
+        notes.append(
+            f"Note: launching takes {enqueue:.3g} ms of the host, and computing {compute:.3g} ms: "
+            "the host may hold the GPU up; leave out --noCudaGraph"
+        )
+    if max(h2d, d2h) >= compute:
+        notes.append(
+            f"Note: copies take {h2d:.3g} ms in and {d2h:.3g} ms out, and computing {compute:.3g} "
+            "ms; with --infStreams=2 they overlap, with --noDataTransfers they are left out"
+        )
+    return notes
 
 
 def layer_profile_rows(times: Sequence[tuple[str, Sequence[float]]]) -> list[dict[str, Any]]:
@@ -137,24 +194,28 @@ def layer_profile_lines(rows: Sequence[Mapping[str, Any]], runs: int) -> list[st
 
 
 def times_json(measured: Measurement) -> list[dict[str, float]]:
-    """trtexec's --exportTimes records; there are no copies to a device, so those are zero."""
-    return [
-        {
-            "startEnqMs": q.start_ms,
-            "endEnqMs": q.start_ms,
-            "startH2dMs": q.start_ms,
-            "endH2dMs": q.start_ms,
-            "startComputeMs": q.start_ms,
-            "endComputeMs": q.end_ms,
-            "startD2hMs": q.end_ms,
-            "endD2hMs": q.end_ms,
-            "h2dMs": 0.0,
-            "computeMs": q.latency_ms,
-            "d2hMs": 0.0,
-            "latencyMs": q.latency_ms,
-        }
-        for q in measured.queries
-    ]
+    """trtexec's --exportTimes records; on the host copies and launching take no time."""
+    return [_times_record(q) for q in measured.queries]
+
+
+def _times_record(q: Query) -> dict[str, float]:
+    t = q.times or Times(0.0, 0.0, q.latency_ms, 0.0)
+    computes = q.start_ms + t.h2d
+    copies = computes + t.compute
+    return {
+        "startEnqMs": q.start_ms,
+        "endEnqMs": q.start_ms + t.enqueue,
+        "startH2dMs": q.start_ms,
+        "endH2dMs": computes,
+        "startComputeMs": computes,
+        "endComputeMs": copies,
+        "startD2hMs": copies,
+        "endD2hMs": copies + t.d2h,
+        "h2dMs": t.h2d,
+        "computeMs": t.compute,
+        "d2hMs": t.d2h,
+        "latencyMs": q.latency_ms,
+    }
 
 
 def outputs_json(outputs: Mapping[str, np.ndarray[Any, Any]]) -> list[dict[str, Any]]:

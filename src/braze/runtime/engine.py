@@ -23,6 +23,7 @@ from braze.engine.write import aligned_bytes, to_array, write_image
 from braze.runtime.arrays import Array
 from braze.runtime.context import ExecutionContext
 from braze.runtime.device import DeviceArray, pinned_empty
+from braze.runtime.dlpack import CUDA
 from braze.runtime.loaded import LoadedEngine
 from braze.runtime.native import BORROW, check, library, thread_count
 from braze.runtime.report import describe_plan, shape_text
@@ -143,6 +144,11 @@ class Engine:
     def threads(self) -> int:
         """Workers of a run."""
         return int(self.loaded.lib.braze_engine_threads(self.loaded.handle))
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its code runs on an NVIDIA GPU."""
+        return self.loaded.device[0] == CUDA
 
     @functools.cached_property
     def plan(self) -> Plan:

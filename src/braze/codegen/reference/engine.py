@@ -52,6 +52,11 @@ class ReferenceEngine(Engine):
         """See Engine.threads; every run is on the caller's thread."""
         return self._reference.plan.threads
 
+    @property
+    def on_gpu(self) -> bool:
+        """See Engine.on_gpu."""
+        return False
+
     def verify(self) -> None:
         """See Engine.verify; done when the engine was loaded."""
 
