@@ -42,7 +42,11 @@ def build(model: Any, **options: Unpack[BuildOptions]) -> Engine:
     """
     backend = find_backend(options.get("target", "cpu"), _workers(options.get("threads")))
     backend.require()
-    return backend.load(compile(model, **options))
+    trace = options.get("trace") or Trace(progress=options.get("progress"))
+    options["trace"] = trace
+    plan = compile(model, **options)
+    with trace.stage("load"):
+        return backend.load(plan)
 
 
 def compile(  # the field's word, and braze.compile reads well

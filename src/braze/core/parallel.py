@@ -15,9 +15,16 @@ MAX_THREADS = 8
 
 
 def in_parallel(work: Callable[[T], R], items: Sequence[T], num_bytes: int) -> list[R]:
-    """`work` of each item, in order; by threads where `num_bytes` in all are worth it."""
+    """`work` of each item, in order; by threads where `num_bytes` in all are worth it.
+
+    Raises what `work` raises, and MemoryError where no thread can be started.
+    """
     threads = min(len(os.sched_getaffinity(0)), MAX_THREADS, len(items))
     if threads < 2 or num_bytes < MIN_BYTES:
         return [work(item) for item in items]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, items))
+        try:
+            pending = [pool.submit(work, item) for item in items]
+        except RuntimeError as e:
+            raise MemoryError("no room for another thread") from e
+        return [one.result() for one in pending]

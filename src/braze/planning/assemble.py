@@ -90,7 +90,10 @@ class _Assembler:
         key = (content, packing)
         if key not in self.weight_of:
             array = self.graph.weights.get(content)
-            data = np.ascontiguousarray(array if packing is None else self.pack(array, packing))
+            try:
+                data = np.ascontiguousarray(array if packing is None else self.pack(array, packing))
+            except MemoryError as e:
+                raise MemoryError(f"constant {v.name}: {e}") from None
             offset, size = self.weight_bytes, data.nbytes
             self.weight_bytes += aligned(size)
             dtype = v.dtype if packing is None else packing.dtype

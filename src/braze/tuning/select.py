@@ -39,7 +39,12 @@ class Candidates:
     @property
     def place(self) -> str:
         """The kernel in words, for messages."""
-        return f"region {self.first.region.root.name} ({self.first.region.label})"
+        return place(self.first)
+
+
+def place(low: LoweredRegion) -> str:
+    """A kernel in words, for messages."""
+    return f"region {low.region.root.name} ({low.region.label})"
 
 
 # which tactic runs each kernel of a network, as indexes of their `tactics`
@@ -82,6 +87,7 @@ class Tuner:
             text = kernel_text(low.kernel)
             if text in found:
                 continue
+            self.trace.place = place(low)
             found[text] = Candidates(low, text, self.backend.tactics(low.kernel, self.effort))
             if not found[text].tactics:
                 raise CompileError(
@@ -102,6 +108,7 @@ class Tuner:
         ])
         out = []
         for i, k in enumerate(kernels):
+            self.trace.place = k.place
             out.append(self._measured(k) if len(k.tactics) > 1 else k)
             self.trace.report("measure", i + 1, len(kernels))
         return out
@@ -126,6 +133,7 @@ class Tuner:
         self._compile_ahead([(k.text, k.kernel, tactic_of[k.text]) for k in kernels])
         out = []
         for i, low in enumerate(lowered):
+            self.trace.place = place(low)
             text = kernel_text(low.kernel)
             compiled = self._compile(low.kernel, text, tactic_of[text])
             out.append(Launch(low, compiled, tactic_of[text]))

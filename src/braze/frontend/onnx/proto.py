@@ -74,6 +74,7 @@ def _load_path(path: Path) -> ModelRecord:
 
 
 def _parse(data: bytes, where: str) -> onnx.ModelProto:
+    """Raises ModelError, and MemoryError where there is none for the message."""
     if not data:
         raise ModelError(f"{where} is empty; export it again")
     if len(data) > MAX_MODEL_BYTES:
@@ -85,6 +86,8 @@ def _parse(data: bytes, where: str) -> onnx.ModelProto:
         proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
         return proto
     except (DecodeError, ValueError) as e:
+        if "alloc" in str(e):  # what protobuf says where memory runs out
+            raise MemoryError(f"{where}: {e}") from e
         raise ModelError(
             f"{where} is not an ONNX model, or it is truncated ({e}); export it again"
         ) from e
