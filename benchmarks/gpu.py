@@ -87,47 +87,31 @@ def event_times(run: Callable[[], Any], count: int) -> list[float]:
     return [start.elapsed_time(end) for start, end in events]
 
 
-def wall_times(run: Callable[[], Any], count: int) -> list[float]:
-    """Milliseconds of runs that return when they are done."""
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - start) * 1e3)
-    return times
-
-
 class Contestant:
-    """braze: an engine on device memory."""
+    """braze: an engine on device memory and a stream of torch."""
 
-    def __init__(self, engine: braze.Engine, x: torch.Tensor) -> None:
-        self.engine, self.x = engine, x
-        self.context = engine.create_context()
+    def __init__(self, engine: braze.Engine, x: torch.Tensor, **options: int) -> None:
+        self.context = engine.create_context(**options)
+        self.stream = torch.cuda.Stream()
         self.context.set_input_shape("input", tuple(x.shape))
         shape = self.context.shape("output")
         self.y = torch.zeros(shape, dtype=torch.float16, device=x.device)
-        self.context.bind("input", x.data_ptr(), x.nbytes)
-        self.context.bind("output", self.y.data_ptr(), self.y.nbytes)
-        self.context.execute()
+        self.context.bind("input", x)
+        self.context.bind("output", self.y)
+        torch.cuda.synchronize()
+        self.run()
+        self.context.synchronize()
+
+    def run(self) -> None:
+        """Put a run on the stream."""
+        self.context.enqueue(self.stream)
 
     def times(self, count: int) -> list[float]:
-        return wall_times(self.context.execute, count)
-
-
-def idle_ms() -> float:
-    """What a run costs the host beside the network's kernels: that of a network of one element."""
-    import onnx
-
-    tensors = [
-        onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT16, [1])
-        for n in ("input", "output")
-    ]
-    node = onnx.helper.make_node("Relu", ["input"], ["output"])
-    model = onnx.helper.make_model(onnx.helper.make_graph([node], "one", tensors[:1], tensors[1:]))
-    x = torch.zeros(1, dtype=torch.float16, device="cuda")
-    one = Contestant(braze.build(model, target="cuda"), x)
-    one.times(100)
-    return statistics.median(one.times(500))
+        """Milliseconds of each run on the card."""
+        with torch.cuda.stream(self.stream):
+            found = event_times(self.run, count)
+        self.context.synchronize()
+        return found
 
 
 def compiled_peer(module: torch.nn.Module, x: torch.Tensor, mode: str) -> Callable[[], Any]:
@@ -199,7 +183,8 @@ def own(case: str, folder: Path, options: argparse.Namespace, r: Result) -> Time
     r.error = relative(contestant.y, reference(NETWORKS[name].module("eager").half().cuda(), x))
     r.kernels = len(engine.plan.steps)
     path = folder / f"{name}-{batch}.onnx"
-    table = gpu_layers.layer_table(path, engine, contestant.context, x, options.level)
+    one_stream = Contestant(engine, x, extra_streams=0)
+    table = gpu_layers.layer_table(path, engine, one_stream.context, x, options.level)
     r.floor_ms = sum(row.floor_us for row in table) / 1e3
     r.kernels_ms = sum(row.us for row in table) / 1e3
     if options.layers:
@@ -279,10 +264,7 @@ def main() -> int:
     earlier = known_peers(args.peers_from)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = False
-    print(
-        f"{torch.cuda.get_device_name()}; a run of one element takes {idle_ms() * 1e3:.1f} us",
-        flush=True,
-    )
+    print(torch.cuda.get_device_name(), flush=True)
     results: list[Result] = []
     for case in args.cases:
         if time.monotonic() - begin > args.deadline:

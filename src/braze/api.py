@@ -73,6 +73,8 @@ def compile(  # the field's word, and braze.compile reads well
         capability, "cuda:sm_90", for which no GPU is needed here. Tactics of a machine that is not
         this one are chosen without measuring. "reference" runs the plan in numpy, slowly, to
         compare with; "reference:float64" sums in float64.
+    precision: "fp32", or "tf32": a GPU multiplies float32 operands rounded to TF32 (11 bits), about
+        twice as fast; sums stay float32, other types and processors are not touched.
     threads: workers of one run on the host; None (the default) or 0 for all processors it may use.
     shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
         optimization profile. Needed for inputs with dynamic sizes.

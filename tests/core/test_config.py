@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,13 @@ from braze.core.errors import ConfigError
 def test_wrong_options_are_one_sentence(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         BuildConfig(**options)
+
+
+def test_tf32_changes_one_thing() -> None:
+    for level in range(6):
+        plain = BuildConfig(optimization_level=level).effort
+        rounded = BuildConfig(precision="tf32", optimization_level=level).effort
+        assert not plain.tf32 and rounded == replace(plain, tf32=True)
 
 
 def test_options_that_are_right() -> None:

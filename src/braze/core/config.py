@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from braze.core.errors import ConfigError
 
 ShapeRange = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # min, opt, max
-PRECISIONS = ("fp32",)
+PRECISIONS = ("fp32", "tf32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Effort:
     chooses, so that two builds of one model agree; with 2 measurement does.
     loop_slack: how much dearer than the best, by estimate, a schedule of a loop nest may be and
     still be offered; unrolls: the vectors per step it is offered with (0: by the nest).
+    tf32: operands of float32 products may be rounded to 11 bits where that is faster.
     """
 
     fuse: bool
@@ -35,6 +36,7 @@ class Effort:
     transforms: int = 0
     loop_slack: float = 1.0
     unrolls: tuple[int, ...] = (0,)
+    tf32: bool = False
 
 
 # optimization level -> what it does; `about` in the help of the command line says it in words
@@ -52,6 +54,8 @@ EFFORTS: Final = (
 class BuildConfig:
     """What `braze.build` was asked for.
 
+    precision: "fp32", where products of float32 keep its 24 bits, or "tf32", where a target that
+    has TF32 rounds their operands to its 11; networks keep their types in both.
     optimization_level: an index of EFFORTS; debug: intermediate tensor names that can be read
     back.
     """
@@ -76,5 +80,6 @@ class BuildConfig:
 
     @property
     def effort(self) -> Effort:
-        """What the optimization level does."""
-        return EFFORTS[self.optimization_level]
+        """What the optimization level does, in the precision asked for."""
+        effort = EFFORTS[self.optimization_level]
+        return replace(effort, tf32=True) if self.precision == "tf32" else effort

@@ -52,22 +52,19 @@ class _Problem:
     element: DType
     splits: bool
     spec: MatmulSpec | ConvSpec
+    precision: str
 
     def steps(self, block: int) -> int:
         if isinstance(self.spec, ConvSpec):
             return depth_of(self.spec, block).steps
         return -(-self.depth // block)
 
-    @property
-    def precision(self) -> str:
-        return "tf32x3" if self.element is F32 else "ieee"
-
 
 def product_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tuple[Tactic, ...]:
     """Tiles of a matrix product or convolution, best estimate first; of each shape a few. A
     picture is folded first, where that fits: nothing else has come near."""
     folded = folded_kernel(kernel)
-    problem = _problem(kernel) if folded is None else _stem(folded)
+    problem = _problem(kernel, effort) if folded is None else _stem(folded, effort)
     ranked = sorted(
         ((_cost(problem, t), i, t) for i, t in enumerate(_tiles(problem, shared_bytes))),
         key=lambda found: found[:2],
@@ -83,12 +80,12 @@ def product_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> 
     return tuple(tile_tactic(problem.template, t) for t in kept[:wanted])
 
 
-def _stem(folded: AnchorKernel) -> _Problem:
+def _stem(folded: AnchorKernel, effort: Effort) -> _Problem:
     """The second convolution of a stem; the workspace is taken, so that no sum is split."""
-    return replace(_problem(folded), template="stem", splits=False)
+    return replace(_problem(folded, effort), template="stem", splits=False)
 
 
-def _problem(kernel: AnchorKernel) -> _Problem:
+def _problem(kernel: AnchorKernel, effort: Effort) -> _Problem:
     spec, element = kernel.spec, kernel.inputs[0].dtype
     if isinstance(spec, MatmulSpec):
         batch, template = math.prod(known(d) for d in spec.batch), "matmul"
@@ -102,7 +99,8 @@ def _problem(kernel: AnchorKernel) -> _Problem:
         columns = spec.out_channels // spec.groups
         depth = math.prod(spec.kernel) * (spec.in_channels // spec.groups)
     splits = all(isinstance(d, int) for d in sizes)
-    return _Problem(template, batch, rows, columns, depth, element, splits, spec)
+    precision = "ieee" if element is not F32 else "tf32" if effort.tf32 else "tf32x3"
+    return _Problem(template, batch, rows, columns, depth, element, splits, spec, precision)
 
 
 def _tiles(p: _Problem, shared_bytes: int) -> Iterator[Tile]:
@@ -153,7 +151,8 @@ def _cost(p: _Problem, t: Tile) -> float:
     programs = tiles * t.split
     area, edge = t.rows * t.columns / 4096, (t.rows + t.columns) / 128
     lines = t.depth * p.element.itemsize / LINE_BYTES  # of a row a step
-    rate = 3.0 if p.element is F32 else 1.0  # of what is multiplied in a line: three passes
+    # of what is multiplied in a line: three passes
+    rate = 3.0 if p.precision == "tf32x3" else 1.0
     alone = STEP + STEP_AREA * area * rate + STEP_EDGE * edge
     shared = BUSY_AREA * area * rate + BUSY_EDGE * edge
     together = _together(p, t)

@@ -60,12 +60,14 @@ def attention_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...
     spec = kernel.spec
     assert isinstance(spec, AttentionSpec)
     queries = known(spec.q_len)
+    rounded = effort.tf32 and kernel.inputs[0].dtype is F32
+    precision = "tf32" if rounded else "ieee"
     wide = block(spec.head_dim) > 128 or kernel.inputs[0].dtype is F32
     found = []
     for rows, columns, warps, stages in ATTENTION_TILES:
         if rows > 2 * max(16, queries) or (wide and rows * columns > 64 * 64):
             continue
-        found.append(Tile(rows, columns, 16, warps, stages))
+        found.append(Tile(rows, columns, 16, warps, stages, precision))
     found.sort(key=lambda t: _attention_cost(spec, t))
     kept = found[: 1 if effort.tactics == 1 else 2 * effort.tactics]
     return tuple(tile_tactic("attention", t) for t in kept)

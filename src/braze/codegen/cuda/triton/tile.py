@@ -20,8 +20,8 @@ from braze.ops.lowering import Operand
 @dataclass(frozen=True, slots=True)
 class Tile:
     """rows x columns of the output a program computes, in steps of depth; warps and stages are
-    Triton's. precision: how float32 operands are multiplied ("ieee" or "tf32x3"). split: programs
-    that share the sum of a tile, each a range of its steps."""
+    Triton's. precision: how float32 operands are multiplied ("ieee", "tf32x3", "tf32"). split:
+    programs that share the sum of a tile, each a range of its steps."""
 
     rows: int
     columns: int
