@@ -46,8 +46,9 @@ Times = Callable[[int], list[float]]  # milliseconds of so many runs
 class Result:
     """One network at one batch size; times are median milliseconds of a run, peers by mode.
 
-    kernels_ms: the sum of the kernels' times on the card; build_s, rebuild_s: without and with the
-    timing cache.
+    kernels_ms: the sum of the kernels' times on the card; in_place: kernels whose tactic is not the
+    fastest alone but the one that makes the network faster; build_s, rebuild_s: without and with
+    the timing cache.
     """
 
     case: str
@@ -58,6 +59,7 @@ class Result:
     error: float = math.nan
     kernels: int = 0
     kernels_ms: float = math.nan
+    in_place: int = 0
     peers_ms: dict[str, float] = field(default_factory=dict)
     peer_build_s: dict[str, float] = field(default_factory=dict)
     peer_error: float = math.nan
@@ -182,6 +184,8 @@ def own(case: str, folder: Path, options: argparse.Namespace, r: Result) -> Time
     name, _, batch = case.partition(":")
     r.error = relative(contestant.y, reference(NETWORKS[name].module("eager").half().cuda(), x))
     r.kernels = len(engine.plan.steps)
+    decisions = engine.plan.record["decisions"]
+    r.in_place = sum(d["kind"] == "in_place" for d in decisions)
     path = folder / f"{name}-{batch}.onnx"
     one_stream = Contestant(engine, x, extra_streams=0)
     table = gpu_layers.layer_table(path, engine, one_stream.context, x, options.level)
@@ -215,12 +219,15 @@ def line(r: Result) -> str:
     others = ", ".join(
         f"{m} {ms:.3f} ({r.peer_build_s.get(m, 0):.0f} s)" for m, ms in r.peers_ms.items()
     )
-    return (
-        f"{r.case:<15} {r.braze_ms:8.3f} ms  ratio {r.ratio:5.2f}  "
-        f"{r.braze_ms / r.floor_ms:5.2f} x floor {r.floor_ms:.3f}  "
-        f"{r.kernels} kernels {r.kernels_ms:.3f} ms  build {r.build_s:.1f}/{r.rebuild_s:.1f} s  "
-        f"error {r.error:.1e} (peer {r.peer_error:.1e})  {others}"
-    )
+    return "  ".join((
+        f"{r.case:<15} {r.braze_ms:8.3f} ms",
+        f"ratio {r.ratio:5.2f}",
+        f"{r.braze_ms / r.floor_ms:5.2f} x floor {r.floor_ms:.3f}",
+        f"{r.kernels} kernels {r.kernels_ms:.3f} ms ({r.in_place} in place)",
+        f"build {r.build_s:.1f}/{r.rebuild_s:.1f} s",
+        f"error {r.error:.1e} (peer {r.peer_error:.1e})",
+        others,
+    ))  # fmt: skip
 
 
 def geometric_mean(results: Sequence[Result]) -> float:

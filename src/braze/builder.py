@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
 from braze.core.errors import BindingError
 from braze.core.trace import Trace
 from braze.engine.plan import Plan
+from braze.fusion.kernel import Packing
 from braze.fusion.lower import LoweredRegion, kernels_text, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
@@ -18,9 +22,11 @@ from braze.ir.text import print_graph
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
 from braze.planning.assemble import Ranges, assemble
+from braze.tuning.networks import Networks
 from braze.tuning.select import Choose, Launch, Tuner, fastest
 from braze.tuning.timing_cache import TimingCache
 
+Array = np.ndarray[Any, Any]
 ALL_DEBUG = "*"  # stands for every tensor that exists between kernels
 
 
@@ -50,25 +56,49 @@ def build_plan(
     choose: which tactics run, in place of the fastest; then nothing is measured.
     """
     network = make_kernels(graph, config, backend, trace)
+    planner = _Planner(network, profiles, graph.specialized, config, backend, trace)
     with trace.stage("codegen"):
-        launches = choose_code(network.kernels, profiles, config, backend, trace, choose)
+        launches = choose_code(network.kernels, profiles, config, backend, trace, choose, planner)
     with trace.stage("planning"):
+        return planner(launches)
+
+
+@dataclass
+class _Planner:
+    """Plans of one network by different tactics; constants are packed once for all of them."""
+
+    network: Network
+    profiles: Sequence[Ranges]
+    values: Mapping[str, tuple[int | float, ...]]
+    config: BuildConfig
+    backend: Backend
+    trace: Trace
+    packed: dict[tuple[int, Packing], tuple[Array, Array]] = field(default_factory=dict)
+
+    def __call__(self, launches: Sequence[Launch]) -> Plan:
         return assemble(
-            network.graph,
-            network.partition,
+            self.network.graph,
+            self.network.partition,
             launches,
-            backend.pack,
-            target=backend.target,
-            symbols=list(profiles[0]) if profiles else [],
-            profiles=profiles,
-            values=graph.specialized,
-            debug=network.debug,
+            self.pack,
+            target=self.backend.target,
+            symbols=list(self.profiles[0]) if self.profiles else [],
+            profiles=self.profiles,
+            values=self.values,
+            debug=self.network.debug,
             record={
-                "precision": config.precision,
-                "optimization_level": config.optimization_level,
-                "decisions": trace.decisions,
+                "precision": self.config.precision,
+                "optimization_level": self.config.optimization_level,
+                "decisions": self.trace.decisions,
             },
         )
+
+    def pack(self, array: Array, packing: Packing) -> Array:
+        """The array as a template wants it; the original is kept, as its address is the key."""
+        key = (id(array), packing)
+        if key not in self.packed:
+            self.packed[key] = (array, self.backend.pack(array, packing))
+        return self.packed[key][1]
 
 
 def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Trace) -> Network:
@@ -104,8 +134,13 @@ def choose_code(
     backend: Backend,
     trace: Trace,
     choose: Choose | None,
+    planned: Callable[[Sequence[Launch]], Plan] | None = None,
 ) -> list[Launch]:
-    """Tactics, times, choice and code of all kernels; keeps the timing cache."""
+    """Tactics, times, choice and code of all kernels; keeps the timing cache.
+
+    planned: the plan of the network by some launches, to time it as a whole (None: that is not
+    done).
+    """
     path = config.timing_cache
     cache = TimingCache() if path is None else TimingCache.load(path)
     opt = {name: r[1] for name, r in profiles[0].items()} if profiles else {}
@@ -115,10 +150,14 @@ def choose_code(
         return tuner.launches(kernels, candidates, choose(candidates))
     try:
         candidates = tuner.measure(candidates)
+        chosen = fastest(candidates)
+        if planned is not None and backend.target.space == "device":
+            networks = Networks(tuner, kernels, candidates, planned, backend.load)
+            chosen = networks.refined(chosen)
     finally:
         if path is not None:
             cache.save(path)
-    return tuner.launches(kernels, candidates, fastest(candidates))
+    return tuner.launches(kernels, candidates, chosen)
 
 
 def _debug_values(graph: Graph, names: Sequence[str]) -> tuple[Value, ...]:

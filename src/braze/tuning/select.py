@@ -96,9 +96,19 @@ class Tuner:
                 )
         return list(found.values())
 
+    @property
+    def measures(self) -> bool:
+        """Whether the effort and the machine allow to measure."""
+        return self.effort.measure and self.backend.can_measure()
+
+    @property
+    def sizes_text(self) -> str:
+        """The sizes that are measured at, for keys."""
+        return ",".join(f"{name}={v}" for name, v in sorted(self.sizes.items()))
+
     def measure(self, kernels: Sequence[Candidates]) -> list[Candidates]:
         """The same with times, where the effort and the machine allow to measure them."""
-        if not self.effort.measure or not self.backend.can_measure():
+        if not self.measures:
             return list(kernels)
         self._compile_ahead([
             (k.text, k.kernel, t)
@@ -118,12 +128,16 @@ class Tuner:
         lowered: Sequence[LoweredRegion],
         kernels: Sequence[Candidates],
         chosen: Sequence[int],
+        trial: bool = False,
     ) -> list[Launch]:
-        """The code of every kernel by its chosen tactic, in execution order."""
+        """The code of every kernel by its chosen tactic, in execution order.
+
+        trial: it is to be timed and goes into no record.
+        """
         tactic_of: dict[str, Tactic] = {}
         for k, index in zip(kernels, chosen, strict=True):
             tactic_of[k.text] = k.tactics[index]
-            if k.seconds:
+            if k.seconds and not trial:
                 self.trace.decide(
                     "tactic",
                     name=k.first.region.root.name,
@@ -137,7 +151,8 @@ class Tuner:
             text = kernel_text(low.kernel)
             compiled = self._compile(low.kernel, text, tactic_of[text])
             out.append(Launch(low, compiled, tactic_of[text]))
-            self.trace.report("compile", i + 1, len(lowered))
+            if not trial:
+                self.trace.report("compile", i + 1, len(lowered))
         return out
 
     def _compile(self, kernel: Kernel, text: str, tactic: Tactic) -> CompiledKernel:
@@ -161,7 +176,7 @@ class Tuner:
 
     def _keys(self, k: Candidates) -> list[str]:
         """Timing-cache keys of a kernel's tactics."""
-        sizes = ",".join(f"{name}={v}" for name, v in sorted(self.sizes.items()))
+        sizes = self.sizes_text
         generator, machine = self.backend.generator, self.backend.target.fingerprint
         return [TimingCache.key(generator, k.text, str(t), sizes, machine) for t in k.tactics]
 
