@@ -1,5 +1,6 @@
 #include "json.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "engine_format.h"
@@ -277,6 +278,14 @@ Json Json::at(std::string_view key) const {
     n = next(value);
   }
   fail(BRAZE_ERROR_FORMAT, "the engine's ", where_, " lacks ", key, "; build the engine again");
+}
+
+std::string_view Json::key_beside(std::initializer_list<std::string_view> known) const {
+  for (uint32_t n = expect(kJsonObject, "an object") + 1; inside(n); n = next(next(n))) {
+    const std::string_view key = document_->nodes_[n].text;
+    if (std::find(known.begin(), known.end(), key) == known.end()) return key;
+  }
+  return {};
 }
 
 }  // namespace braze

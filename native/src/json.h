@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ class Json {
   std::string text() const;
   std::string_view view() const;
   Json at(std::string_view key) const;  // member of an object
+  // The first key of an object that is none of `known`, or empty.
+  std::string_view key_beside(std::initializer_list<std::string_view> known) const;
   bool is_null() const;
   std::string object_text() const;  // the JSON text of an object
   size_t size() const;              // elements of an array

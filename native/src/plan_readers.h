@@ -54,6 +54,7 @@ inline TargetRecord read_target_record([[maybe_unused]] const Json& j, [[maybe_u
   out.fingerprint = j.at("fingerprint").text();
   out.alignment = j.at("alignment").integer_in(64, 4096);
   out.about = j.at("about").object_text();
+  only_keys(j, {"fingerprint", "alignment", "about"});
   return out;
 }
 
@@ -62,6 +63,7 @@ inline AxisSource read_axis_source([[maybe_unused]] const Json& j, [[maybe_unuse
   AxisSource out;
   out.input = read_index(j.at("input"), 0, counts.inputs);
   out.axis = j.at("axis").integer_in(0, 15);
+  only_keys(j, {"input", "axis", "kind"});
   return out;
 }
 
@@ -70,12 +72,14 @@ inline ElementSource read_element_source([[maybe_unused]] const Json& j, [[maybe
   ElementSource out;
   out.buffer = read_index(j.at("buffer"), 0, counts.buffers);
   out.element = j.at("element").integer_in(0, kMaxInt64);
+  only_keys(j, {"buffer", "element", "kind"});
   return out;
 }
 
 inline AssignedSource read_assigned_source([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts& counts,
     [[maybe_unused]] size_t position) {
   AssignedSource out;
+  only_keys(j, {"kind"});
   return out;
 }
 
@@ -93,6 +97,7 @@ inline Symbol read_symbol([[maybe_unused]] const Json& j, [[maybe_unused]] const
   Symbol out;
   out.name = j.at("name").text();
   out.source = read_symbol_source(j.at("source"), counts, position);
+  only_keys(j, {"name", "source"});
   return out;
 }
 
@@ -112,6 +117,7 @@ inline Guard read_guard([[maybe_unused]] const Json& j, [[maybe_unused]] const C
   out.lhs = read_index(j.at("lhs"), 0, counts.sizes);
   out.rhs = read_index(j.at("rhs"), 0, counts.sizes);
   out.what = j.at("what").text();
+  only_keys(j, {"lhs", "rhs", "what"});
   return out;
 }
 
@@ -123,6 +129,7 @@ inline Binding read_binding([[maybe_unused]] const Json& j, [[maybe_unused]] con
   out.shape = read_list<int32_t>(j.at("shape"), 16, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
   out.buffer = read_index(j.at("buffer"), 0, counts.buffers);
   out.value = read_hex(j.at("value"));
+  only_keys(j, {"name", "dtype", "shape", "buffer", "value"});
   return out;
 }
 
@@ -134,6 +141,7 @@ inline Buffer read_buffer([[maybe_unused]] const Json& j, [[maybe_unused]] const
   out.offset = j.at("offset").integer_in(0, kMaxInt64);
   out.name = j.at("name").text();
   out.space = read_choice<format::Space>(j.at("space"), format::kSpaceNames);
+  only_keys(j, {"kind", "bytes", "offset", "name", "space"});
   return out;
 }
 
@@ -143,6 +151,7 @@ inline Module read_module([[maybe_unused]] const Json& j, [[maybe_unused]] const
   out.kind = read_choice<format::CodeKind>(j.at("kind"), format::kCodeKindNames);
   out.needs = j.at("needs").text();
   out.code = read_extent(j.at("code"), counts.code_bytes);
+  only_keys(j, {"kind", "needs", "code"});
   return out;
 }
 
@@ -155,6 +164,7 @@ inline Kernel read_kernel([[maybe_unused]] const Json& j, [[maybe_unused]] const
   out.shared_bytes = j.at("shared_bytes").integer_in(0, kMaxInt64);
   out.counters = j.at("counters").integer_in(0, 1048576);
   out.waits = j.at("waits").boolean();
+  only_keys(j, {"entry", "module", "block", "shared_bytes", "counters", "waits"});
   return out;
 }
 
@@ -176,6 +186,7 @@ inline TensorMap read_tensor_map([[maybe_unused]] const Json& j, [[maybe_unused]
   out.strides = read_list<int32_t>(j.at("strides"), 5, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
   out.box = read_list<int64_t>(j.at("box"), 5, [&](const Json& e, size_t) { return e.integer_in(1, 256); });
   out.swizzle = j.at("swizzle").integer_in(0, 3);
+  only_keys(j, {"buffer", "dtype", "shape", "strides", "box", "swizzle"});
   return out;
 }
 
@@ -192,6 +203,7 @@ inline Launch read_launch([[maybe_unused]] const Json& j, [[maybe_unused]] const
   out.tactic = j.at("tactic").text();
   out.grid = read_list<int32_t>(j.at("grid"), 3, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
   out.maps = read_list<TensorMap>(j.at("maps"), 2147483647, [&](const Json& e, size_t at) { return read_tensor_map(e, counts, at); });
+  only_keys(j, {"kernel", "name", "buffers", "params", "parallel", "after", "origins", "tactic", "grid", "maps", "kind"});
   return out;
 }
 
@@ -207,6 +219,7 @@ inline LibraryCall read_library_call([[maybe_unused]] const Json& j, [[maybe_unu
   out.after = read_list<int32_t>(j.at("after"), 2147483647, [&](const Json& e, size_t) { return read_index(e, 0, position); });
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
   out.tactic = j.at("tactic").text();
+  only_keys(j, {"library", "routine", "name", "buffers", "params", "attributes", "after", "origins", "tactic", "kind"});
   return out;
 }
 
@@ -219,6 +232,7 @@ inline Copy read_copy([[maybe_unused]] const Json& j, [[maybe_unused]] const Cou
   out.name = j.at("name").text();
   out.after = read_list<int32_t>(j.at("after"), 2147483647, [&](const Json& e, size_t) { return read_index(e, 0, position); });
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  only_keys(j, {"source", "target", "bytes", "name", "after", "origins", "kind"});
   return out;
 }
 
@@ -237,6 +251,7 @@ inline Sizes read_sizes([[maybe_unused]] const Json& j, [[maybe_unused]] const C
   out.known = read_list<KnownSize>(j.at("known"), 2147483647, [&](const Json& e, size_t at) { return read_known_size(e, counts, at); });
   out.name = j.at("name").text();
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  only_keys(j, {"known", "name", "origins", "kind"});
   return out;
 }
 
@@ -248,6 +263,7 @@ inline If read_if([[maybe_unused]] const Json& j, [[maybe_unused]] const Counts&
   out.otherwise = read_index(j.at("otherwise"), -1, counts.bodies);
   out.name = j.at("name").text();
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  only_keys(j, {"condition", "then", "otherwise", "name", "origins", "kind"});
   return out;
 }
 
@@ -257,6 +273,7 @@ inline Carried read_carried([[maybe_unused]] const Json& j, [[maybe_unused]] con
   out.target = read_index(j.at("target"), 0, counts.buffers);
   out.first = read_optional<BufferRef>(j.at("first"), [&](const Json& e) { return read_buffer_ref(e, counts, position); });
   out.next = read_buffer_ref(j.at("next"), counts, position);
+  only_keys(j, {"target", "first", "next"});
   return out;
 }
 
@@ -281,6 +298,7 @@ inline Loop read_loop([[maybe_unused]] const Json& j, [[maybe_unused]] const Cou
   out.sizes = read_list<CarriedSize>(j.at("sizes"), 2147483647, [&](const Json& e, size_t at) { return read_carried_size(e, counts, at); });
   out.name = j.at("name").text();
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  only_keys(j, {"body", "trip", "condition", "counter", "carried", "sizes", "name", "origins", "kind"});
   return out;
 }
 
@@ -290,6 +308,7 @@ inline Call read_call([[maybe_unused]] const Json& j, [[maybe_unused]] const Cou
   out.body = read_index(j.at("body"), 0, counts.bodies);
   out.name = j.at("name").text();
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
+  only_keys(j, {"body", "name", "origins", "kind"});
   return out;
 }
 
@@ -313,6 +332,7 @@ inline Profile read_profile([[maybe_unused]] const Json& j, [[maybe_unused]] con
   out.offsets = read_list<int64_t>(j.at("offsets"), 2147483647, [&](const Json& e, size_t) { return e.integer_in(-1, kMaxInt64); });
   out.arena_bytes = j.at("arena_bytes").integer_in(0, kMaxInt64);
   out.lower_bound_bytes = j.at("lower_bound_bytes").integer_in(0, kMaxInt64);
+  only_keys(j, {"ranges", "offsets", "arena_bytes", "lower_bound_bytes"});
   return out;
 }
 
@@ -325,6 +345,7 @@ inline Weight read_weight([[maybe_unused]] const Json& j, [[maybe_unused]] const
   out.offset = j.at("offset").integer_in(0, kMaxInt64);
   out.bytes = j.at("bytes").integer_in(0, kMaxInt64);
   out.content_hash = j.at("content_hash").text();
+  only_keys(j, {"name", "dtype", "shape", "offset", "bytes", "content_hash"});
   return out;
 }
 
@@ -336,6 +357,7 @@ inline DebugTensor read_debug_tensor([[maybe_unused]] const Json& j, [[maybe_unu
   out.shape = read_list<int32_t>(j.at("shape"), 16, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
   out.ref = read_buffer_ref(j.at("ref"), counts, position);
   out.step = read_index(j.at("step"), 0, counts.every_step);
+  only_keys(j, {"name", "dtype", "shape", "ref", "step"});
   return out;
 }
 
@@ -344,6 +366,7 @@ inline Body read_body([[maybe_unused]] const Json& j, [[maybe_unused]] const Cou
   Body out;
   out.name = j.at("name").text();
   out.steps = read_list<Step>(j.at("steps"), 2147483647, [&](const Json& e, size_t at) { return read_step(e, counts, at); });
+  only_keys(j, {"name", "steps"});
   return out;
 }
 
@@ -365,6 +388,7 @@ inline PlanRecord read_plan_record([[maybe_unused]] const Json& j, [[maybe_unuse
   out.weights = read_list<Weight>(j.at("weights"), 2147483647, [&](const Json& e, size_t at) { return read_weight(e, counts, at); });
   out.debug = read_list<DebugTensor>(j.at("debug"), 2147483647, [&](const Json& e, size_t at) { return read_debug_tensor(e, counts, at); });
   out.bodies = read_list<Body>(j.at("bodies"), 2147483647, [&](const Json& e, size_t at) { return read_body(e, counts, at); });
+  only_keys(j, {"target", "threads", "symbols", "sizes", "guards", "inputs", "outputs", "buffers", "modules", "kernels", "steps", "profiles", "weights", "debug", "bodies"});
   return out;
 }
 

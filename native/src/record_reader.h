@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
@@ -29,6 +30,15 @@ inline void require(bool condition, std::string_view where, std::string_view why
 [[noreturn]] inline void unknown_word(const Json& json, std::string_view word) {
   fail(BRAZE_ERROR_VERSION, "the engine's ", json.where(), " is '", word,
        "', which this braze does not know; upgrade braze");
+}
+
+// A later version may have more fields, and a run must not go on without what they mean.
+inline void only_keys(const Json& json, std::initializer_list<std::string_view> known) {
+  const std::string_view key = json.key_beside(known);
+  if (!key.empty()) {
+    fail(BRAZE_ERROR_VERSION, "the engine's ", json.where(), " has '", key,
+         "', which this braze does not know; upgrade braze");
+  }
 }
 
 // low <= value < count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -84,6 +84,19 @@ def known_word(word: Any, known: typing.Container[str], place: Place) -> str:
             f"the engine's {place.where} is {word!r}, which this braze does not know; upgrade braze"
         )
     return str(word)
+
+
+def only_keys(data: Mapping[str, Any], known: Collection[str], place: Place) -> None:
+    """Raise EngineVersionError for a key that is not `known`.
+
+    A later version may have more fields, and a run must not go on without what they mean.
+    """
+    for key in data:
+        if key not in known:
+            raise EngineVersionError(
+                f"the engine's {place.where} has {key!r}, which this braze does not know; upgrade "
+                "braze"
+            )
 
 
 def check_json(value: Any, depth: int, where: str) -> None:

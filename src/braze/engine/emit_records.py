@@ -8,7 +8,7 @@ from typing import Any
 from braze.engine import records as r
 from braze.engine.checks import INT64_MAX, INT64_MIN
 from braze.engine.plan import Plan
-from braze.engine.records import Kind, field_kinds, is_row
+from braze.engine.records import Kind, field_kinds, is_row, known_keys
 
 _HEAD = """// Emitted from src/braze/engine/plan.py by braze.engine.emit_header; do not edit.
 #pragma once
@@ -95,6 +95,9 @@ def _record_reader(kind: r.Record) -> list[str]:
     for i, (field, of) in enumerate(kinds.items()):
         source = f"row[{i}]" if is_row(kind.cls) else f'j.at("{field}")'
         lines.append(f"  out.{field} = {_read(of, source)};")
+    if not is_row(kind.cls):
+        known = ", ".join(f'"{key}"' for key in known_keys(kind.cls))
+        lines.append(f"  only_keys(j, {{{known}}});")
     return [*lines, "  return out;", "}", ""]
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from braze.core.errors import EngineFormatError
-from braze.engine.checks import INT64_MAX, INT64_MIN, Place, check_json, require, typed
+from braze.engine.checks import INT64_MAX, INT64_MIN, Place, check_json, only_keys, require, typed
 from braze.engine.plan import Plan
-from braze.engine.records import Many, field_kinds
+from braze.engine.records import Many, field_kinds, known_keys
 from braze.engine.schema import MAX_JSON_DEPTH
 
 
@@ -84,6 +84,7 @@ def decode_plan(manifest: Any, record: Any, code: memoryview, weights: memoryvie
     for key, kind in fields.items():
         place.name = key
         values[key] = kind.decode(m[key], place)
+    only_keys(m, known_keys(Plan), Place("manifest"))
     data = [_slice(weights, w.offset, w.bytes, f"weight {w.name!r}") for w in values["weights"]]
     return Plan(record=typed(record, dict, "record"), weight_data=tuple(data), **values)
 

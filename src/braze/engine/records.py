@@ -23,6 +23,7 @@ from braze.engine.checks import (
     check_json,
     fail,
     known_word,
+    only_keys,
     require,
     typed,
     whole_number,
@@ -294,6 +295,8 @@ class Record(Kind):
                 kind.check(value, own)
             else:
                 fields[key] = kind.decode(value, own)
+        if len(data) != len(known_keys(self.cls)):
+            only_keys(data, known_keys(self.cls), place)
         return self.cls(**fields)
 
     def check(self, value: Any, place: Place) -> None:
@@ -358,6 +361,12 @@ def field_kinds(cls: Any) -> Mapping[str, Kind]:
     hints = get_type_hints(cls, include_extras=True)
     kinds = {f.name: _kind(hints[f.name]) for f in dataclasses.fields(cls)}
     return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+@functools.cache
+def known_keys(cls: Any) -> tuple[str, ...]:
+    """The keys of a record's JSON object: its fields, and the kind of a member of a union."""
+    return (*field_kinds(cls), "kind") if hasattr(cls, "TAG") else tuple(field_kinds(cls))
 
 
 class Unstored:
