@@ -156,6 +156,14 @@ def test_small_weights_of_a_cubic_sample_are_known_to_their_own_size(target: str
 # ------------------------------------------------------------------ nothing, and symbolic sizes
 
 
+@pytest.mark.parametrize("shape", [(2, 0, 4), (0, 4), (3, 0)])
+def test_a_product_without_rows_or_terms(shape: tuple[int, ...]) -> None:
+    """How much of the next panel a tile fetches ahead was divided by the number of tiles."""
+    steps = (Step("MatMul", ("x", "w"), ("y",)), Step("MatMul", ("z", "w"), ("v",)))
+    inputs = {"x": drawn(1, *shape), "z": drawn(2, 2, shape[-1])}
+    right(Case(steps, inputs, ("y", "v"), {"w": drawn(3, shape[-1], 5)}))
+
+
 def test_a_scatter_of_nothing_is_the_last_weight() -> None:
     """The writer counted padding behind an empty last weight and did not write it."""
     steps = (Step("ScatterElements", ("x", "i", "u"), ("y",), {"axis": 0}),)
