@@ -171,6 +171,16 @@ def test_what_is_flushed_inside_an_op_is_scaled_by_it() -> None:
     assert expectation(Case(steps, half, ("y",))).error(np.zeros(2, np.float16))[0] > 0.5
 
 
+@pytest.mark.parametrize("op", ["ReduceLogSumExp", "LogSoftmax"])
+def test_the_logarithm_of_a_sum_near_one_is_known_to_a_roundoff_of_one(op: str) -> None:
+    """exp(0) + exp(-14): the larger term is 0, which no roundoff of its own can disturb."""
+    x = {"x": Tensor("float32", (1, 2), values=(0.0, -14.0))}
+    want = expectation(replace(small_case(Step(op, ("x",), ("y",))), inputs=x))
+    got = want.exact + np.log1p(np.exp(-14.0)) - np.log(np.float64(np.float32(1 + np.exp(-14.0))))
+    assert want.error(got.astype(np.float32))[0] < 1
+    assert want.error((want.exact + 1e-5).astype(np.float32))[0] > 1
+
+
 def test_a_determinant_that_cancels_is_known_to_its_terms() -> None:
     """Rows that are multiples: no small change of them gives what the roundings inside give."""
     rows = (1.1, 2.3, 3.7, 2.2, 4.6, 7.4, 3.3, 6.9, 11.1)
