@@ -55,8 +55,9 @@ def ahead(
 ) -> Ahead | None:
     """For `rows` rows from `start` on and the panel `skip` behind `panel`; None if it does not pay.
 
-    That is without known sizes, without rows, for so many tiles that a panel from memory costs little, and for
-    so few that each fetches more than a line per step, which the processor's own prefetch does.
+    That is without known sizes or without rows, for so many tiles that a panel from memory costs
+    little, and for so few that each fetches more than a line per step, which the processor's own
+    prefetch does.
     """
     if not isinstance(rows, int) or not isinstance(depth, int) or not rows:
         return None
