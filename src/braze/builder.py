@@ -116,7 +116,7 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
             fuse=config.effort.fuse,
             keep=frozenset(named),
             keep_all=ALL_DEBUG in config.debug,
-            costs=backend.preferences,
+            backend=backend,
         )
         trace.text("regions", lambda: "\n".join(f"{r.label} -> {r.outputs}" for r in parts.regions))
         kernels = lower_all(graph, lowered, parts)

@@ -7,16 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from braze.codegen.reference import run_kernel
-from braze.core.dims import evaluate as size
 from braze.core.dims import sym
 from braze.core.dtypes import F32, I64
-from braze.core.trace import Trace
-from braze.fusion.lower import Lowerer
-from braze.fusion.partition import lower_nodes, partition
 from braze.ir.builder import GraphBuilder
-from braze.ir.graph import Graph, TensorType, Value
-from braze.ops.abilities import UNLIMITED
+from braze.ir.graph import TensorType, Value
 from braze.ops.evaluator import evaluate
 from braze.ops.index.gather import Gather
 from braze.ops.move.concat_split import Concat
@@ -27,45 +21,17 @@ from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.softmax import Softmax
-from tests.fusion.abilities import NO_TEMPLATES
+from tests.fusion.run import run_kernels
 
 # both sides compute in float32; only the order of a sum may differ
 TOLERANCE = 1e-5
-
-
-def run(graph: Graph, inputs: dict[str, Any], *, fallback: bool = False, fuse: bool = True) -> dict:
-    """Execute the partitioned graph kernel by kernel."""
-    lowered = lower_nodes(graph, NO_TEMPLATES if fallback else UNLIMITED)
-    parts = partition(graph, lowered, Trace(), fuse=fuse)
-    lower = Lowerer(graph, lowered, parts)
-    env = {
-        str(d): n
-        for v in graph.inputs
-        for d, n in zip(v.shape, inputs[v.name].shape, strict=True)
-        if not isinstance(d, int)
-    }
-    memory: dict[Value, Any] = {v: inputs[v.name] for v in graph.inputs}
-    memory |= {v: graph.constant(v) for v in graph.constants}
-
-    def read(v: Value, shape: Any = None) -> Any:
-        sizes = [size(d, env) for d in (v.shape if shape is None else shape)]
-        return memory[parts.base(v)].reshape(sizes)
-
-    for region in parts.regions:
-        done = lower(region)
-        specs = done.kernel.inputs
-        arrays = [read(v, s.shape) for v, s in zip(done.inputs, specs, strict=True)]
-        outs = run_kernel(done.kernel, arrays, env)
-        for v, out in zip(region.outputs, outs, strict=True):
-            memory[v] = out
-    return {name: read(v) for name, v in graph.outputs}
 
 
 def check(g: GraphBuilder, outputs: list[Value], inputs: dict[str, Any]) -> None:
     graph = g.finish([(f"y{i}", v) for i, v in enumerate(outputs)])
     want = evaluate(graph, inputs)
     for options in ({}, {"fallback": True}, {"fuse": False}):
-        got = run(graph, inputs, **options)
+        got = run_kernels(graph, inputs, **options)
         for name, value in want.items():
             np.testing.assert_allclose(got[name], value, rtol=TOLERANCE, atol=TOLERANCE)
 
@@ -135,7 +101,7 @@ def test_gather_range_check_survives_fusion() -> None:
     check(g, [y], {"x": rand(4, 6), "i": np.array([3, -1, 0])})
     graph = g.finish([("y", y)])
     with pytest.raises(Exception, match="range"):
-        run(graph, {"x": rand(4, 6), "i": np.array([0, 4, 0])})
+        run_kernels(graph, {"x": rand(4, 6), "i": np.array([0, 4, 0])})
 
 
 def test_concat_of_computed_parts() -> None:

@@ -20,7 +20,7 @@ from braze.passes.shapes.channels_last import channels_last
 
 
 def kernels(graph: Graph, costs: Preferences) -> int:
-    return len(partition(graph, lower_nodes(graph), Trace(), costs=costs).regions)
+    return len(partition(graph, lower_nodes(graph), Trace(), backend=Unlimited(costs)).regions)
 
 
 def test_a_kernel_grows_as_far_as_the_backend_bears() -> None:

@@ -7,13 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from braze.builder import build_plan
-from braze.codegen.catalog import find_backend
-from braze.core.config import BuildConfig
 from braze.core.dims import sym
 from braze.core.dtypes import F16, F32
 from braze.core.errors import ShapeError, UnsupportedOpError
-from braze.core.trace import Trace
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType
 from braze.ops.evaluator import evaluate
@@ -80,30 +76,6 @@ def test_fused_attention(
     for got in (evaluate(graph, feeds)["y"], run_lowered(graph, feeds)["y"]):
         assert got.dtype == np.dtype(dtype)
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("out_layout", ["BHSD", "BSHD"])
-def test_packed_operands(causal: bool, masked: bool, out_layout: str) -> None:
-    """The thirds of one tensor, read in place by the anchor and sliced out by its fallback."""
-    x = ramp(2, 5, 9, 8)
-    mask = ramp(2, 1, 5, 5) if masked else None
-    q, k, v = (part.transpose(0, 2, 1, 3) for part in np.split(x, 3, axis=2))
-    want = _plain(q, k, v, 0.3, mask, causal).transpose(LAYOUTS[out_layout])
-    op = FusedAttention(0.3, causal, "BSHD", "BSHD", "BSHD", out_layout, packed=True)
-    graph, feeds = _graph(op, [x, *([] if mask is None else [mask])])
-    engine = build_plan(graph, [{}], BuildConfig(), find_backend("reference", 1), Trace())
-    anchor = find_backend("reference", 1).load(engine)(feeds)["y"]
-    for got in (evaluate(graph, feeds)["y"], run_lowered(graph, feeds)["y"], anchor):
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-    assert "FusedAttention" in str([s.name for s in engine.steps])
-
-
-def test_a_packed_tensor_needs_thirds() -> None:
-    x = TensorType(F32, (1, 5, 8, 4))
-    with pytest.raises(ShapeError, match="thirds"):
-        FusedAttention(1.0, False, *["BSHD"] * 4, packed=True).infer([x], GraphBuilder())
 
 
 def test_masked_rows_give_zeros() -> None:

@@ -47,8 +47,8 @@ class Preferences:
     by being fused; small_elements: a tensor so small that computing it again beats a kernel of its
     own. channels_last: numbers of spatial axes whose convolutions have templates that read channels
     last; narrow_columns: products of fewer columns waste what a wider one would use;
-    joint_projections: products of one tensor with several weights are better one wide product,
-    whose parts the attention behind it reads where they lie.
+    joint_products: products or convolutions of one tensor with several weights are better one wide
+    one, whose parts are read where they lie.
     """
 
     cheap_cost: int = 4
@@ -58,7 +58,7 @@ class Preferences:
     small_elements: int = 4096
     channels_last: frozenset[int] = frozenset({1, 2, 3})
     narrow_columns: int = 32
-    joint_projections: bool = False
+    joint_products: bool = False
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

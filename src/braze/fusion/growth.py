@@ -52,11 +52,14 @@ class Growth:
         self._kernels[root] = kernel
 
     def join(self, v: Value, homes: frozenset[Home]) -> bool:
-        """Compute `v` inside all of `homes`; False, and nothing changed, where one has no room."""
+        """Compute `v` inside all of `homes`; False, and nothing changed, where one has no room.
+
+        An anchor is no such kernel: what has a home in it is a place to it, and costs nothing.
+        """
         node = self._graph.producer[v]
         inputs, charge = self._read_by(node), self._charge(node)
         found: list[tuple[_Kernel, int, set[Value], frozenset[Hashable]]] = []
-        for home in homes:
+        for home in homes & self._kernels.keys():
             kernel = self._kernels[home]
             places = self._places(v, home, kernel)
             cost = kernel.cost + charge * len(places)

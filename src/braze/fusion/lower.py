@@ -15,6 +15,7 @@ from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.region import Partition, Region
 from braze.fusion.sharing import share_places
+from braze.fusion.strided import read_in_place
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Anchor, Lowering, Nest
 
@@ -148,18 +149,21 @@ class Lowerer:
         return True
 
     def _anchor(self, region: Region, node: Node, low: Anchor) -> LoweredRegion:
-        present = tuple(v for v in node.inputs if v is not None)
+        made = {v for n in region.nodes for v in n.outputs}
+        spec, present = read_in_place(
+            self.graph, self.lowered, node, low.spec, lambda v: v in made
+        )
         inliner = self._inliner(region, present)
         v = node.output
-        value = cast(hole(0, low.spec.acc), v.dtype)
-        shape = low.spec.out_shape
+        value = cast(hole(0, spec.acc), v.dtype)
+        shape = spec.out_shape
         if region.root is not v:
             value = self._with_epilogue(region, v, inliner, _index_of(v, shape), value)
         constant = frozenset(
             i for i, x in enumerate(inliner.slots[: len(present)]) if x in self.graph.constants
         )
         out = TensorSpec(region.root.dtype, shape)
-        kernel = AnchorKernel(low.spec, inliner.specs, out, value, constant)
+        kernel = AnchorKernel(spec, inliner.specs, out, value, constant)
         return LoweredRegion(region, kernel, tuple(inliner.slots))
 
 

@@ -13,7 +13,6 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 from braze.core.errors import CompileError
-from braze.core.target import PREFERENCES, Preferences
 from braze.core.trace import Trace
 from braze.expr.index import axes
 from braze.expr.loops import LoopKernel
@@ -22,6 +21,7 @@ from braze.fusion.growth import Home
 from braze.fusion.inline import Index, Inliner
 from braze.fusion.placement import Placement, Question, place_values
 from braze.fusion.region import Partition, Region
+from braze.fusion.strided import strided_reads
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.abilities import UNLIMITED, Abilities, refusal
 from braze.ops.lowering import Anchor, Decompose, Lowering, Nest, Pointwise, View
@@ -69,15 +69,19 @@ def partition(
     fuse: bool = True,
     keep: frozenset[Value] = frozenset(),
     keep_all: bool = False,
-    costs: Preferences = PREFERENCES,
+    backend: Abilities = UNLIMITED,
 ) -> Partition:
     """Split the graph into regions.
 
-    costs: what pays on the target; keep: values that must exist in memory (debug tensors);
-    keep_all: every value that has memory keeps it to itself, so that it can be read after a run.
+    backend: whose templates run and what pays there; keep: values that must exist in memory (debug
+    tensors); keep_all: every value that has memory keeps it to itself, so that it can be
+    read after a run.
     """
     pinned = keep | graph.output_values
-    question = Question(graph, lowered, pinned, fuse, trace, costs, keep_all)
+    strided = strided_reads(graph, lowered, backend) if fuse else {}
+    question = Question(
+        graph, lowered, pinned, fuse, trace, backend.preferences, keep_all, strided
+    )
     placement = place_values(question)
     if fuse:
         _absorb_epilogues(question, placement)

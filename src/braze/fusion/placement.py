@@ -32,7 +32,8 @@ class Question:
     """What is to be placed.
 
     pinned: graph outputs and debug tensors, always in memory; costs: what pays on the target;
-    keep_all: no output's binding holds the bytes of another value.
+    keep_all: no output's binding holds the bytes of another value; strided: the views that an
+    anchor reads where they lie.
     """
 
     graph: Graph
@@ -42,6 +43,7 @@ class Question:
     trace: Trace
     costs: Preferences = PREFERENCES
     keep_all: bool = False
+    strided: Mapping[Node, frozenset[Value]] = field(default_factory=dict)
 
     def is_fused(self, v: Value) -> bool:
         """Whether the producer of `v` is pointwise or a view."""
@@ -124,8 +126,8 @@ class _Placer:
         if isinstance(low, View) and low.reshape:
             self._place_reshape(node, homes)
             return
-        if homes and isinstance(low, View) and not keeps_innermost(low, v.type.rank):
-            homes = homes if self._is_small(v) else None
+        if self._is_computed(homes) and isinstance(low, View):
+            homes = homes if keeps_innermost(low, v.type.rank) or self._is_small(v) else None
         if not homes or not self._join(v, homes):
             self.done.in_memory.add(v)
             self._growth.open(v)
@@ -147,8 +149,8 @@ class _Placer:
         """A reshape never moves bytes: it is an alias, or dissolves into index arithmetic."""
         source, v = node.inputs[0], node.output
         assert source is not None
-        computed = self.q.is_fused(source) and v.shape[-1:] == source.shape[-1:]
-        if homes and computed and self._join(v, homes):
+        is_cheap = v.shape[-1:] == source.shape[-1:] or not self._is_computed(homes)
+        if homes and self.q.is_fused(source) and is_cheap and self._join(v, homes):
             return
         if v in self.q.pinned and (self.q.keep_all or not self._claims_base(v)):
             self.done.in_memory.add(v)
@@ -185,9 +187,15 @@ class _Placer:
             if found is None:
                 return None
             homes |= found
-        if len(homes) > 1 and not self._cheap_to_repeat(v):
+        computed = homes - self.q.strided.keys()
+        if len(computed) > 1 and not self._cheap_to_repeat(v):
             return None
         return frozenset(homes) or None
+
+    def _is_computed(self, homes: frozenset[Home] | None) -> bool:
+        """Whether a kernel computes the elements of a value with these homes: an anchor does not,
+        to it a view is a place."""
+        return homes is not None and bool(homes - self.q.strided.keys())
 
     def _cheap_to_repeat(self, v: Value) -> bool:
         return self._is_cheap(v) and self._is_small(v)
@@ -202,6 +210,8 @@ class _Placer:
         low = self.q.lowered[user]
         if isinstance(low, Nest):
             return self._home_in_nest(v, user)
+        if v in self.q.strided.get(user, ()):
+            return frozenset({user})
         if not isinstance(low, (Pointwise, View)) or user.output in self.done.aliases:
             return None
         repeat = self._sizes.elements(user.output.shape) / max(1, self._sizes.elements(v.shape))
@@ -212,7 +222,11 @@ class _Placer:
         if isinstance(low, View) and v in self._near_anchor:
             self.q.refuse(v, user, "it can be the epilogue of its producer")
             return None
-        return self.done.roots(user.output)
+        roots = self.done.roots(user.output)
+        anchors = roots & self.q.strided.keys()
+        if any(v not in self.q.strided[a] for a in anchors if isinstance(a, Node)):
+            return None
+        return roots
 
     def _home_in_nest(self, v: Value, user: Node) -> frozenset[Home] | None:
         if v in self._near_anchor:

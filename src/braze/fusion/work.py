@@ -17,7 +17,7 @@ from braze.expr.loops import LoopKernel, LoopNest, TensorSpec
 from braze.expr.scalar import Expr
 from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.lower import LoweredRegion
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand, SelectSpec
 
 Sizes = Mapping[str, int]
 
@@ -109,23 +109,15 @@ def _loads(roots: Iterable[Expr], inputs: int) -> list[Expr]:
 def _operands(kernel: AnchorKernel, sizes: Sizes) -> Iterator[tuple[int, int]]:
     """(slot, elements) of an anchor's own operands."""
     spec = kernel.spec
-    if isinstance(spec, MatmulSpec):
-        yield _touched(spec.lhs, (*spec.batch, spec.m, spec.k), sizes)
-        yield _touched(spec.rhs, (*spec.batch, spec.k, spec.n), sizes)
-    elif isinstance(spec, AttentionSpec):
-        lead = (spec.batch, spec.heads)
-        yield _touched(spec.q, (*lead, spec.q_len, spec.head_dim), sizes)
-        yield _touched(spec.k, (*lead, spec.kv_len, spec.head_dim), sizes)
-        yield _touched(spec.v, (*lead, spec.kv_len, spec.value_dim), sizes)
-        if spec.mask is not None:
-            yield _touched(spec.mask, (*lead, spec.q_len, spec.kv_len), sizes)
-    elif isinstance(spec, ConvSpec):
+    for field, shape in spec.operands.items():
+        yield _touched(getattr(spec, field), shape, sizes)
+    if isinstance(spec, ConvSpec):
         axes = zip(spec.in_spatial, spec.out_spatial, spec.kernel, strict=True)
         seen = [dmin(there, out * taps) for there, out, taps in axes]  # steps may skip pixels
         yield 0, evaluate(product((spec.batch, *seen, spec.in_channels)), sizes)
         yield 1, evaluate(product(kernel.inputs[1].shape), sizes)
-    else:
-        yield 0, evaluate(product(kernel.inputs[0].shape), sizes)
+    elif isinstance(spec, SelectSpec):
+        yield 0, evaluate(product(spec.shape), sizes)
 
 
 def _touched(operand: Operand, shape: Shape, sizes: Sizes) -> tuple[int, int]:

@@ -63,7 +63,9 @@ class Operand:
 
 
 # Every spec has the class variables `kind`, its name in kernel texts, and `takes_epilogue`: whether
-# the pointwise kernel that reads the result may be computed where the result is.
+# the pointwise kernel that reads the result may be computed where the result is. `operands` are its
+# fields of type Operand that are read, with the sizes of the axes each is read along; what is not
+# among them is read as a whole, row-major.
 
 # How an anchor sums: `acc` is the type of products and sums. k is cut into blocks of `block`
 # terms; a block is one accumulator per output that takes its products in ascending k from zero,
@@ -91,6 +93,11 @@ class MatmulSpec:
     out: Operand
     acc: DType
     block: int = SUM_BLOCK
+
+    @property
+    def operands(self) -> dict[str, Shape]:
+        """Both factors."""
+        return {"lhs": (*self.batch, self.m, self.k), "rhs": (*self.batch, self.k, self.n)}
 
     @property
     def out_shape(self) -> Shape:
@@ -123,6 +130,11 @@ class ConvSpec:
     pads: tuple[int, ...]
     acc: DType
     block: int = SUM_BLOCK
+
+    @property
+    def operands(self) -> dict[str, Shape]:
+        """None: pixels lie side by side."""
+        return {}
 
     @property
     def out_shape(self) -> Shape:
@@ -160,6 +172,19 @@ class AttentionSpec:
     block: int = SUM_BLOCK
 
     @property
+    def operands(self) -> dict[str, Shape]:
+        """q, k, v, and the mask where there is one."""
+        lead = (self.batch, self.heads)
+        found: dict[str, Shape] = {
+            "q": (*lead, self.q_len, self.head_dim),
+            "k": (*lead, self.kv_len, self.head_dim),
+            "v": (*lead, self.kv_len, self.value_dim),
+        }
+        if self.mask is not None:
+            found["mask"] = (*lead, self.q_len, self.kv_len)
+        return found
+
+    @property
     def out_shape(self) -> Shape:
         """The logical output axes: (b, h, i, d)."""
         return (self.batch, self.heads, self.q_len, self.value_dim)
@@ -191,6 +216,11 @@ class SelectSpec:
     axis: int
     count: Dim
     largest: bool
+
+    @property
+    def operands(self) -> dict[str, Shape]:
+        """None: rows are found in the row-major input."""
+        return {}
 
     @property
     def acc(self) -> DType:

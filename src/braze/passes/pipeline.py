@@ -14,7 +14,7 @@ from braze.passes.rules.canonicalize import canonicalize
 from braze.passes.rules.fold_batchnorm import fold_batchnorm
 from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
-from braze.passes.rules.merge_projections import merge_projections
+from braze.passes.rules.merge_siblings import merge_siblings
 from braze.passes.rules.simplify_algebra import simplify_algebra
 from braze.passes.rules.split_projections import split_projections
 from braze.passes.separate_outputs import separate_outputs
@@ -62,7 +62,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     split_projections,
     sink_reshapes,
     simplify_shapes,
-    merge_projections,
+    merge_siblings,
     eliminate_common,
     eliminate_dead,
     separate_outputs,

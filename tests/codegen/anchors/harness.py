@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,25 @@ def attention(
     spec = AttentionSpec(b, h, q, s, d, dv, 0.3, *operands, F32, extra, causal)
     inputs = tuple(TensorSpec(F32, shape) for shape in shapes)
     return AnchorKernel(spec, inputs, TensorSpec(F32, (b, h, q, dv)), hole(0, F32))
+
+
+def inside(kernel: AnchorKernel, offset: int) -> AnchorKernel:
+    """The same with every operand that is no constant a slice of a tensor with rows twice as long;
+    offset: where it begins in them, no more than a row's length."""
+    inputs, changed = list(kernel.inputs), {}
+    for field in kernel.spec.operands:
+        operand = getattr(kernel.spec, field)
+        if operand.slot in kernel.constant:
+            continue
+        shape = kernel.inputs[operand.slot].shape
+        strides = tuple(s if s == 1 else 2 * s for s in operand.strides)
+        changed[field] = replace(operand, strides=strides, offset=offset)
+        inputs[operand.slot] = replace(
+            kernel.inputs[operand.slot], shape=(*shape[:-1], 2 * shape[-1])
+        )
+    assert changed, kernel.spec
+    spec = replace(kernel.spec, **changed)  # type: ignore[arg-type]
+    return replace(kernel, spec=spec, inputs=tuple(inputs))
 
 
 def random_inputs(kernel: AnchorKernel, env: Env, seed: int = 0) -> list[Array]:

@@ -101,3 +101,13 @@ def test_nan_in_one_query_stays_there(isa: str) -> None:
         out = code(inputs, {})
         assert np.isnan(out[0, 0, 3]).all()
         assert np.isfinite(np.delete(out, 3, axis=2)).all()
+
+
+@pytest.mark.parametrize("isa", host_isas())
+@pytest.mark.parametrize("mask", ["none", "full"])
+@pytest.mark.parametrize("layouts", [("bshd",) * 4, ("bhsd", "bshd", "bshd", "bhsd")])
+def test_slices(isa: str, mask: str, layouts: tuple[str, str, str, str]) -> None:
+    """Operands that are slices of tensors with longer rows, at places that no vector begins at."""
+    for sizes in [*SIZES[:3], (B, 2, Q, S, 16, 8)]:
+        kernel = harness.inside(attention(sizes, layouts=layouts, mask=mask), 3)
+        compare(kernel, {"b": 2, "q": 5, "s": 19}, isa)

@@ -9,7 +9,7 @@ from braze.codegen.cpu.anchors import anchor_tactics
 from braze.codegen.cpu.backend import CpuBackend
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS
-from braze.core.dims import sym
+from braze.core.dims import Dim, sym
 from braze.core.dtypes import F32, F64, I32
 from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
@@ -135,3 +135,12 @@ def test_copied_rows_fill_half_of_the_second_level() -> None:
         used = int(t["block"]) * int(t["rows"]) * k * 4
         assert t["order"] == "rows"
         assert target.l2_bytes / 4 < used <= target.l2_bytes / 2, t
+
+
+@pytest.mark.parametrize("isa", host_isas())
+@pytest.mark.parametrize("m", [1, 5, 29, M])
+@pytest.mark.parametrize(("batch", "shared"), [((), True), ((3,), True), ((2, B), False)])
+def test_slices(isa: str, m: Dim, batch: tuple[Dim, ...], shared: bool) -> None:
+    """Operands that are slices of tensors with longer rows, at places that no vector begins at."""
+    kernel = matmul(batch, m, 21, 19, shared=shared, constant=shared, kind="residual")
+    check(harness.inside(kernel, 3), {"m": 13, "b": 2}, isa, 19)

@@ -28,10 +28,8 @@ from braze.core.elements import stored
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import axis, cast, hole, load
 from braze.fusion.kernel import AnchorKernel
-from braze.ir.graph import TensorType
-from braze.ops.lowering import Anchor, AttentionSpec, ConvSpec, SelectSpec
+from braze.ops.lowering import AttentionSpec, ConvSpec, SelectSpec
 from braze.ops.pointwise.activation import Activation, Gelu
-from braze.ops.product.attention import FusedAttention
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.interpreter import Array, run
 from tests.codegen.cuda.typed import typed
@@ -209,16 +207,24 @@ def test_attention(
     _compare(kernel, inputs, env)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_packed_attention(causal: bool) -> None:
-    """Queries, keys and values are thirds of the heads of one tensor."""
-    op = FusedAttention(0.3, causal, *["BSHD"] * 4, packed=True)
-    x, y = TensorType(F32, (2, 21, 9, 8)), TensorType(F32, (2, 21, 3, 8))
-    anchor = op.lower((x,), (y,))
-    assert isinstance(anchor, Anchor)
-    out = TensorSpec(F32, anchor.spec.out_shape)
-    kernel = AnchorKernel(anchor.spec, (TensorSpec(F32, x.shape),), out, hole(0, F32))
-    _compare(kernel, harness.random_inputs(kernel, {}), {})
+@pytest.mark.parametrize("rows", [M, 17, 1])
+@pytest.mark.parametrize(("batch", "shared"), [((), True), ((3,), True), ((2, 3), False)])
+def test_products_of_slices(batch: tuple[int, ...], shared: bool, rows: Dim) -> None:
+    """Operands that lie in tensors with longer rows."""
+    kernel = harness.matmul(batch, rows, 40, 33, shared=shared, constant=shared, kind="residual")
+    kernel, env = harness.inside(kernel, 3), {"m": 17}
+    _compare(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize("mask", ["none", "full"])
+@pytest.mark.parametrize("layouts", [("bshd",) * 4, ("bhsd", "bshd", "bshd", "bhsd")])
+@pytest.mark.parametrize("sizes", [(2, 3, 17, 33, 20, 12), (B, 2, Q, S, 16, 16)])
+def test_attention_on_slices(
+    sizes: tuple[Dim, Dim, Dim, Dim, int, int], layouts: tuple[str, ...], mask: str
+) -> None:
+    kernel = harness.inside(harness.attention(sizes, layouts=layouts, mask=mask), 3)
+    env = {"b": 2, "q": 5, "s": 21}
+    _compare(kernel, harness.random_inputs(kernel, env), env)
 
 
 def test_an_index_out_of_range_is_reported_and_reads_nothing() -> None:

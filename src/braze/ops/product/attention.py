@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from braze.ops.lowering import (
 )
 from braze.ops.move.concat_split import Concat
 from braze.ops.move.shape import Expand, Transpose, reshape
-from braze.ops.move.slice_pad import Slice
 from braze.ops.pointwise.compare import Compare, Where
 from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
 from braze.ops.product.matmul import MatMul, row_major_strides
@@ -51,8 +50,7 @@ class FusedAttention(Op):
 
     Layouts are BHSD or BSHD, for k also BHDS. The mask broadcasts to [B, H, q length, kv length].
     causal: query i sees keys j <= i + (kv length - q length). A query that sees no key gives 0.
-    Half types are computed in float32. packed: q, k and v are the first, second and last third of
-    the heads of one tensor, and the inputs are that and the mask; all layouts are BSHD.
+    Half types are computed in float32.
     """
 
     scale: float
@@ -61,25 +59,8 @@ class FusedAttention(Op):
     k_layout: str = "BHSD"
     v_layout: str = "BHSD"
     out_layout: str = "BHSD"
-    packed: bool = False
-
-    @property
-    def mask_slot(self) -> int:
-        """The input that is the mask."""
-        return 1 if self.packed else 3
-
-    @property
-    def apart(self) -> FusedAttention:
-        """The same on three tensors."""
-        return replace(self, packed=False)
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
-        if self.packed:
-            x = type_of(inputs, 0)
-            if x.rank != 4 or not isinstance(x.shape[2], int) or x.shape[2] % 3:
-                raise ShapeError("FusedAttention: the heads of a packed tensor have no thirds")
-            third = replace(x, shape=(*x.shape[:2], x.shape[2] // 3, x.shape[3]))
-            return self.apart.infer((third, third, third, *inputs[1:]), ctx)
         q, k, v = (type_of(inputs, i) for i in range(3))
         mask = inputs[3] if len(inputs) > 3 else None
         dtype = same_dtype([q, k, v] + ([mask] if mask else []), "FusedAttention")
@@ -104,8 +85,6 @@ class FusedAttention(Op):
         return (TensorType(dtype, _arranged(logical, self.out_layout)),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        if self.packed:
-            return self.apart.reference(*np.split(array_of(inputs, 0), 3, axis=2), *inputs[1:])
         q, k, v = (
             widen(array_of(inputs, i)).transpose(LAYOUTS[layout])
             for i, layout in enumerate((self.q_layout, self.k_layout, self.v_layout))
@@ -125,27 +104,22 @@ class FusedAttention(Op):
         return (narrow(y.transpose(LAYOUTS[self.out_layout]), array_of(inputs, 0)),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
-        q, k, v = (type_of(inputs, 0 if self.packed else i) for i in range(3))
+        q, k, v = (type_of(inputs, i) for i in range(3))
         batch, heads, rows, size = _arranged(q.shape, self.q_layout)
-        heads = _arranged(outputs[0].shape, self.out_layout)[1]
         _, _, columns, _ = _arranged(k.shape, self.k_layout)
         value_size = _arranged(v.shape, self.v_layout)[3]
 
         def operand(slot: int, shape: Sequence[Dim], layout: str) -> Operand:
-            strides = _arranged(row_major_strides(shape), layout)
-            return (
-                Operand(0, strides, slot * heads * size) if self.packed else Operand(slot, strides)
-            )
+            return Operand(slot, _arranged(row_major_strides(shape), layout))
 
-        at = self.mask_slot
-        mask = inputs[at] if len(inputs) > at else None
+        mask = inputs[3] if len(inputs) > 3 else None
         mask_operand = None
         if mask is not None:
             strides = [
                 0 if d == 1 else s
                 for d, s in zip(mask.shape, row_major_strides(mask.shape), strict=True)
             ]
-            mask_operand = Operand(at, (*(0,) * (4 - mask.rank), *strides))
+            mask_operand = Operand(3, (*(0,) * (4 - mask.rank), *strides))
         spec = AttentionSpec(
             batch=batch,
             heads=heads,
@@ -157,24 +131,17 @@ class FusedAttention(Op):
             q=operand(0, q.shape, self.q_layout),
             k=operand(1, k.shape, self.k_layout),
             v=operand(2, v.shape, self.v_layout),
-            out=Operand(0, _arranged(row_major_strides(outputs[0].shape), self.out_layout)),
+            out=operand(0, outputs[0].shape, self.out_layout),
             acc=compute_type(q.dtype),
             mask=mask_operand,
             causal=self.causal,
         )
         return Anchor(spec, Decompose(self.build))
 
-    def build(self, g: GraphBuilder, *inputs: Value) -> tuple[Value, ...]:
+    def build(
+        self, g: GraphBuilder, q: Value, k: Value, v: Value, mask: Value | None = None
+    ) -> tuple[Value, ...]:
         """The same out of MatMul, Reduce and pointwise ops."""
-        if self.packed:
-            b, s, heads, d = inputs[0].shape
-            assert isinstance(heads, int), heads
-            sizes = (b, s, heads // 3, d)
-            starts = ((0, 0, i * (heads // 3), 0) for i in range(3))
-            parts = [g.add1(Slice(start, sizes, (1,) * 4), inputs[0]) for start in starts]
-            return self.apart.build(g, *parts, *inputs[1:])
-        q, k, v = inputs[:3]
-        mask = inputs[3] if len(inputs) > 3 else None
         q = _moved(g, q, LAYOUTS[self.q_layout])
         b, h, s, d = LAYOUTS[self.k_layout]
         k = _moved(g, k, (b, h, d, s))

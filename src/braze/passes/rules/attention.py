@@ -229,8 +229,6 @@ class FuseAttention:
 def absorbed_operands(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
     """A FusedAttention that reads through the Transposes of q, k and v."""
     op = node.op
-    if op.packed:
-        return None
     inputs = list(node.inputs)
     for i, (field, names) in enumerate(OPERAND_LAYOUTS.items()):
         inner = editor.producer_of(inputs[i])
