@@ -7,6 +7,7 @@ kernels are interpreted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,8 +23,8 @@ from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
-from braze.core.dims import Dim, evaluate, sym
-from braze.core.dtypes import BF16, F16, F32, I32, I64, U64, DType
+from braze.core.dims import Dim, evaluate, static, sym
+from braze.core.dtypes import BF16, F16, F32, I8, I32, I64, U64, DType
 from braze.core.elements import stored
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import axis, cast, hole, load
@@ -73,7 +74,7 @@ def _compare(
     if isinstance(spec, ConvSpec):
         source = conv_source(kernel, Tile(16, 16, 32, 4, 2, split=split))
     elif isinstance(spec, AttentionSpec):
-        source = attention_source(kernel, Tile(16, 16, 0, 4, 2))
+        source = attention_source(kernel, Tile(16, 16, 0, 4, 2, split=split))
     else:
         source = matmul_source(kernel, Tile(16, 16, 16, 4, 2, split=split))
     for slot, packing in source.packings:
@@ -135,6 +136,31 @@ def test_convolutions(
     )  # fmt: skip
     env = {"n": 2}
     _compare(kernel, harness.random_inputs(kernel, env), env, split)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "groups", "split"),
+    [((64, 17), (3, 3), 1, 1), ((3, 24), (3, 3), 1, 2), ((80, 24), (1, 3), 2, 2)],
+)
+def test_integer_convolutions(
+    channels: tuple[int, int], size: tuple[int, int], groups: int, split: int
+) -> None:
+    plain = harness.conv(2, 9, 11, channels, size, groups=groups, pads=(1, 1, 1, 1))
+    kernel = AnchorKernel(
+        replace(plain.spec, acc=I32),
+        tuple(TensorSpec(I8, t.shape) for t in plain.inputs),
+        TensorSpec(I32, plain.output.shape),
+        hole(0, I32),
+        frozenset({1}),
+    )
+    rng = np.random.default_rng(0)
+    shapes = [static(t.shape) for t in plain.inputs]
+    inputs = [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
+    source = conv_source(kernel, Tile(16, 32, 32, 4, 2, split=split))
+    ((_, packing),) = source.packings
+    stored = [inputs[0], pack_constant(inputs[1], packing)]
+    (got,), _ = run([source], stored, [kernel.output], {})
+    np.testing.assert_array_equal(got, run_kernel(kernel, inputs, {})[0])
 
 
 @pytest.mark.parametrize("kind", ["relu", "residual", "rows"])
@@ -225,6 +251,21 @@ def test_attention_on_slices(
     kernel = harness.inside(harness.attention(sizes, layouts=layouts, mask=mask), 3)
     env = {"b": 2, "q": 5, "s": 21}
     _compare(kernel, harness.random_inputs(kernel, env), env)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", ["none", "full"])
+@pytest.mark.parametrize("sizes", [(1, 2, 1, S, 8, 12), (2, 1, 20, 50, 16, 16), (1, 1, 9, 4, 8, 8)])
+def test_keys_shared_by_programs(
+    sizes: tuple[Dim, Dim, Dim, Dim, int, int], mask: str, causal: bool
+) -> None:
+    kernel = harness.attention(sizes, causal=causal, mask=mask)
+    env = {"s": 70}
+    inputs = harness.random_inputs(kernel, env)
+    if mask == "full":  # the first program sees nothing, and one row none at all
+        inputs[3][..., :32] = -np.inf
+        inputs[3][..., 0, :] = -np.inf
+    _compare(kernel, inputs, env, split=3)
 
 
 def test_an_index_out_of_range_is_reported_and_reads_nothing() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import braze
 from braze.codegen.cuda.backend import CudaBackend
@@ -14,6 +16,7 @@ from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import BF16, F16, F32, I64
 from braze.engine.read import read_file
+from braze.engine.steps import Launch
 from braze.engine.write import write_file
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import hole
@@ -133,6 +136,26 @@ def test_engines_for_a_card_that_is_not_here(level: int, tmp_path: Path) -> None
     assert read_file(tmp_path / "net.engine").steps == plan.steps
     again = braze.compile(model, target="cuda:sm_90", shapes=DYNAMIC, optimization_level=level)
     assert [m.code for m in again.modules] == [m.code for m in plan.modules]
+
+
+def test_launches_of_one_kernel_share_a_workspace_and_take_turns() -> None:
+    """A stem folds its picture into the workspace, and convolves what lies there."""
+    weight = np.ones((8, 3, 3, 3), np.float32)
+    conv = helper.make_node("Conv", ["x", "w"], ["c"], strides=[2, 2], pads=[1] * 4)
+    relu = helper.make_node("Relu", ["c"], ["y"])
+    inputs = {"x": (TensorProto.FLOAT, [2, 3, 9, 9])}
+    model = small_models.model([conv, relu], inputs, ["y"], {"w": weight})
+    plan = braze.compile(model, target="cuda:sm_90", optimization_level=1)
+    launched = [s for s in plan.steps if isinstance(s, Launch)]
+    fold, second = (
+        next(s for s in launched if plan.kernels[s.kernel].entry == name)
+        for name in ("fold", "conv")
+    )
+    assert [r.buffer for r in fold.buffers] == [r.buffer for r in second.buffers]
+    workspace = fold.buffers[-1].buffer
+    assert plan.buffers[workspace].kind == "arena"
+    assert launched.index(fold) in second.after
+    assert all(plan.kernels[s.kernel].waits for s in launched)
 
 
 def test_without_a_card_the_target_alone_is_refused() -> None:

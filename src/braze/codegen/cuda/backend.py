@@ -136,7 +136,9 @@ class CudaBackend:
             return None
         products = types[0] in FLOATS and spec.acc is F32
         if types[0] is I8 and spec.acc is I32:
-            products = isinstance(spec, MatmulSpec)
+            products = isinstance(spec, MatmulSpec) or (
+                isinstance(spec, ConvSpec) and not is_depthwise(spec)
+            )
         if not products or types[0] != types[1]:
             return f"products of {types[0]} and {types[1]} in {spec.acc} have no template"
         if isinstance(spec, ConvSpec):

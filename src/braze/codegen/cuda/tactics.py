@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from braze.codegen.cuda.triton.attention import block
 from braze.codegen.cuda.triton.nests import turned_axis
@@ -68,19 +69,31 @@ def attention_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...
         if rows > 2 * max(16, queries) or (wide and rows * columns > 64 * 64):
             continue
         found.append(Tile(rows, columns, 16, warps, stages, precision))
+    programs = (spec.batch, spec.heads, spec.q_len)
+    if all(isinstance(d, int) for d in programs):
+        found += [replace(t, split=split) for t in found for split in _key_splits(spec, t)]
     found.sort(key=lambda t: _attention_cost(spec, t))
     kept = found[: 1 if effort.tactics == 1 else 2 * effort.tactics]
     return tuple(tile_tactic("attention", t) for t in kept)
 
 
+def _key_splits(spec: AttentionSpec, t: Tile) -> list[int]:
+    """How many programs may share the keys of a tile: where tiles leave most of the card idle."""
+    tiles = known(spec.batch) * known(spec.heads) * math.ceil(known(spec.q_len) / t.rows)
+    steps = math.ceil(known(spec.kv_len) / t.columns)
+    return [s for s in (2, 4, 8, 16) if 2 * s <= steps and s * tiles <= 2 * MULTIPROCESSORS]
+
+
 def _attention_cost(spec: AttentionSpec, t: Tile) -> float:
     """Microseconds, roughly: waves of programs times their steps over the keys."""
     programs = known(spec.batch) * known(spec.heads) * math.ceil(known(spec.q_len) / t.rows)
-    steps = math.ceil(known(spec.kv_len) / t.columns)
+    programs *= t.split
+    steps = math.ceil(math.ceil(known(spec.kv_len) / t.columns) / t.split)
     heads = (block(spec.head_dim) + block(spec.value_dim)) / 64
     step = 0.35 + 0.1 * t.rows * t.columns / 4096 * heads * (1 if t.warps == 4 else 0.7)
     waves = math.ceil(programs / (MULTIPROCESSORS * max(1, 12 // t.warps)))
-    return waves * (0.5 + steps * step)
+    exchange = 1.5 + 0.15 * t.split if t.split > 1 else 0.0
+    return waves * (0.5 + steps * step) + exchange
 
 
 def window_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...]:
@@ -137,7 +150,7 @@ Blocks = tuple[int, int, int]  # rows, columns, warps
 
 def nest_tactics(kernel: LoopKernel, effort: Effort) -> tuple[Tactic, ...]:
     """Blocks of outer and inner points of a loop kernel, for its largest nest."""
-    kept = _shapes(_largest(kernel))[: 1 if effort.tactics == 1 else 2 * effort.tactics]
+    kept = _shapes(_largest(kernel))[: 1 if effort.tactics == 1 else 3 * effort.tactics]
     return tuple(Tactic("nest", (("rows", r), ("columns", c), ("warps", w))) for r, c, w in kept)
 
 
@@ -175,21 +188,31 @@ def _reducing(nest: LoopNest, outer: int, inner: int) -> list[Blocks]:
     """Blocks for a nest with inner axes: a whole row in registers where it fits."""
     whole = 1 << max(0, inner - 1).bit_length()
     if _inner_is_contiguous(nest):
-        columns = min(whole, 4096)
-        rows = max(1, min(1024 // columns, outer))
-        rows = 1 << (rows.bit_length() - 1)
-        warps = 1 if columns * rows <= 512 else 4 if columns * rows <= 2048 else 8
-        found = [(rows, columns, warps), (1, min(whole, 1024), 4), (4, min(whole, 512), 4)]
-        found += [(1, min(whole, 2048), 8), (16, min(whole, 64), 4), (1, min(whole, 256), 2)]
-        found += [(4, columns, 4), (2, columns, 4), (4, columns, 8)]
+        found = _rows(outer, whole)
+        found += [(1, min(whole, 1024), 4), (1, min(whole, 2048), 8), (4, min(whole, 512), 4)]
     else:
-        found = [(64, min(whole, 16), 4), (128, min(whole, 8), 4), (32, min(whole, 32), 4)]
-        found += [(256, min(whole, 4), 4), (16, min(whole, 64), 4), (128, 1, 4)]
-        found += [(512, 1, 4), (1024, 1, 4), (32, min(whole, 64), 4), (64, min(whole, 64), 8)]
+        found = [(32, min(whole, 64), 4), (64, min(whole, 16), 4), (16, min(whole, 64), 4)]
+        found += [(64, min(whole, 64), 8), (32, min(whole, 32), 4), (128, min(whole, 8), 4)]
+        found += [(512, 1, 4), (256, min(whole, 4), 4), (128, 1, 4)]
         if inner <= 16:  # a pool: every window is written out
             found = [(512, 1, 4), (1024, 1, 4), (256, 1, 4), (128, 1, 2), *found]
     kept = [f for f in found if f[0] * f[1] <= LARGEST_BLOCK]
     return list(dict.fromkeys(kept))
+
+
+def _rows(outer: int, whole: int) -> list[Blocks]:
+    """Blocks of whole rows, by a rough time: waves of warps, elements a thread, and a barrier
+    where several warps share a row."""
+    found = []
+    for rows in (1, 2, 4, 8, 16):
+        for warps in (1, 2, 4, 8):
+            each = rows * whole / (32 * warps)
+            if not 1 <= each <= 32 or (rows > 1 and rows > outer):
+                continue
+            waves = math.ceil(outer / rows) * warps / (48 * MULTIPROCESSORS)
+            time = max(1.0, waves) * (1 + 0.03 * each + (0.3 if warps > 1 else 0.0))
+            found.append((time, (rows, whole, warps)))
+    return [block for _, block in sorted(found)]
 
 
 def _inner_is_contiguous(nest: LoopNest) -> bool:

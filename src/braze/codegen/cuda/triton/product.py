@@ -41,8 +41,8 @@ def steps(w: AnchorWriter, tile: Tile, count: str) -> str:
 
 def read_ahead(w: AnchorWriter, tile: Tile, scope: Scope) -> None:
     """Start the loads of the epilogue before the main loop, so that they cost no time after it,
-    where registers hold them and no other program does the epilogue."""
-    if tile.split == 1 and tile.rows * tile.columns <= AHEAD * 32 * tile.warps:
+    where registers hold them. With a split sum each program may be the one that needs them."""
+    if tile.rows * tile.columns <= AHEAD * 32 * tile.warps:
         w.emit.ahead(w.kernel.epilogue, scope)
 
 
@@ -58,12 +58,20 @@ def summed(w: AnchorWriter, tile: Tile) -> Iterator[None]:
     w.line(f"shared = scratch + place.to(tl.int64) * {tile.split * size}")
     w.line(f"shared = shared + ({down} * {tile.columns} + {right})")
     w.line(f"tl.store(shared + part * {size}, acc)")
-    w.line("tl.debug_barrier()")
-    w.line('arrived = tl.atomic_add(counters + place, 1, sem="acq_rel", scope="gpu")')
-    with w.src.block(f"if arrived == {tile.split - 1}"):
+    with last_of(w, tile):
         w.line('acc = tl.load(shared, cache_modifier=".cg")')
         for part in range(1, tile.split):
             w.line(f'acc += tl.load(shared + {part * size}, cache_modifier=".cg")')
+        yield
+
+
+@contextmanager
+def last_of(w: AnchorWriter, tile: Tile) -> Iterator[None]:
+    """What is written inside is done by the program of a tile that comes here last, and sees what
+    the others have stored before. The counter is zero again afterwards."""
+    w.line("tl.debug_barrier()")
+    w.line('arrived = tl.atomic_add(counters + place, 1, sem="acq_rel", scope="gpu")')
+    with w.src.block(f"if arrived == {tile.split - 1}"):
         w.line("tl.store(counters + place, 0)")
         yield
 

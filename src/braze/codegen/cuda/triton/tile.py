@@ -130,12 +130,19 @@ class AnchorWriter:
         found += [("status", "int32")]
         return (*found, *([("counters", "int32")] if counters else []))
 
-    def source(self, entry: str, grid: Dim, tile: Tile, sums: DType = F32) -> TritonSource:
-        """The launch of `grid` tiles; sums: the type of what programs of one tile exchange."""
-        room, counters, scratch = 0, 0, ""
-        if tile.split > 1:
+    def source(
+        self, entry: str, grid: Dim, tile: Tile, sums: DType = F32, room: int = 0
+    ) -> TritonSource:
+        """The launch of `grid` tiles; sums: the type of what programs of one tile exchange; room:
+        how many of them each, the whole tile by itself."""
+        counters, scratch = 0, ""
+        room = room if room else tile.rows * tile.columns
+        room *= tile.split * sums.itemsize
+        if tile.split == 1:
+            room = 0
+        else:
             assert isinstance(grid, int), "a split sum needs a known number of tiles"
-            room = grid * tile.split * tile.rows * tile.columns * sums.itemsize
+            room *= grid
             counters, scratch = grid, sums.name
         pointers = self.pointers(scratch, counters)
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
