@@ -37,7 +37,10 @@ MATMUL = MatmulSpec(
     (2,), N * 3, 8, M // 2,
     Operand(0, (N * M, M, 1)), Operand(1, (0, 8, 1), N % 4), Operand(0, (N * 24, 8, 1)), F32,
 )  # fmt: skip
-CONV = ConvSpec(N, (9, M), (7, M - 2), 4, 8, 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), F32, 99)
+CONV = ConvSpec(
+    N, (9, M), (7, M - 2), 4, 8, 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), F32, 99,
+    Operand(0, (N * 9 * M * 8, M * 8, 8, 1), 4),
+)  # fmt: skip
 ATTENTION = AttentionSpec(
     1, 4, N, M, 8, 16, 1 / 3, Operand(0, (1, 2, 3, 1)), Operand(1, (1, 2, 3, 1)),
     Operand(2, (1, 2, 3, 1)), Operand(0, (1, 2, 3, 1)), F64, Operand(3, (0, 0, M, 1)), True,

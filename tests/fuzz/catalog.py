@@ -151,8 +151,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
         "RoiAlign": n.roi_align,
     }, (3, 4, 4, 4, 5), takes="f", gives="f"),
     # ------------------------------------------------------------------ anchors
-    "matmul": Family("anchor", {"MatMul": a.matmul, "Gemm": a.gemm, "left": a.matmul_left},
-                     (1, 2, 2, 2, 3, 4, 5), takes="f", gives="f"),
+    "matmul": Family("anchor", {
+        "MatMul": a.matmul, "Gemm": a.gemm, "left": a.matmul_left, "siblings": a.siblings,
+    }, (1, 2, 2, 2, 3, 4, 5), takes="f", gives="f"),
     "batched": Family("anchor", {"computed": a.matmul_computed, "batched": a.matmul_batched},
                       (3, 3, 4, 5), takes="f", gives="f"),
     "einsum": Family("anchor", {

@@ -96,6 +96,32 @@ def gemm(s: Sketch, x: Ref) -> Ref:
     return s.add1("Gemm", x, w, c, transA=turned, transB=other, **chosen)
 
 
+def siblings(s: Sketch, x: Ref) -> Ref:
+    """Products of one value with several weights, or convolutions, and what reads their parts."""
+    floating(s, x)
+    convolved = x.rank in (3, 4, 5) and static(x.shape[1]) and s.r.random() < 0.5
+    at = 1 if convolved else x.rank - 1
+    s.need(x.rank >= 1 and static(x.shape[at]) and size(x, at) > 0)
+
+    def product(y: Ref) -> Ref:
+        k, n = size(y, at), s.r.choice([4, 8, 12, *WIDTHS[:12]])
+        shape = (n, k, *(1,) * (x.rank - 2)) if convolved else (k, n)
+        out = s.add1("Conv" if convolved else "MatMul", y, weight(s, y, shape, k))
+        bias = (n, *(1,) * (x.rank - 2)) if convolved else (n,)
+        return s.add1("Add", out, s.constant(x.dtype.name, bias)) if s.r.random() < 0.6 else out
+
+    parts = []
+    for _ in range(s.r.choice([2, 2, 3])):
+        part = product(x)
+        if s.r.random() < 0.5:
+            part = s.add1(s.r.choice(["Relu", "Relu", "Sigmoid"]), part)
+        reader = s.r.choice(["product", "softmax", "itself", "itself"])
+        if reader == "product":
+            part = product(part)
+        parts.append(s.add1("Softmax", part, axis=at) if reader == "softmax" else part)
+    return s.add1("Concat", *parts, axis=at)
+
+
 # ------------------------------------------------------------------ convolutions
 
 

@@ -18,9 +18,11 @@ from braze.ir.graph import Graph, Value
 from braze.ir.verify import verify
 from braze.ops.abilities import Unlimited
 from braze.ops.index.gather import Gather
+from braze.ops.move.concat_split import Concat
 from braze.ops.move.shape import Reshape, Transpose
 from braze.ops.pointwise.activation import Gelu, Relu
 from braze.ops.product.attention import FusedAttention
+from braze.ops.product.conv import Conv
 from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.softmax import Softmax
 from braze.passes.base import PassContext
@@ -118,6 +120,33 @@ def test_products_read_parts_as_rows() -> None:
     assert kernels(after) == 3
 
 
+def convolve(
+    g: Net, x: Value, columns: int, size: int = 1, stride: int = 1, groups: int = 1
+) -> Value:
+    window = ((stride, stride), (1, 1), (size // 2,) * 4)
+    w = g.random(columns, x.shape[-1] // groups, size, size)  # type: ignore[operator]
+    y = g.add1(Conv(*window, groups, "NHWC"), x, w)
+    return g.op2("add", y, g.random(columns))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_convolutions_read_parts_as_channels(size: int) -> None:
+    """The branches of an inception block; the last is a window over each channel."""
+    g = Net()
+    x = g.tensor("x", N, 5, 4, K)
+    a, b, c = (g.add1(Relu(), convolve(g, x, n, size, 2)) for n in (8, 16, 4))
+    after = merged(g, convolve(g, a, 5, 3), convolve(g, b, 7), convolve(g, c, 4, 3, 1, 4))
+    assert joined(after, "Conv") == [28, 5, 7, 4]
+    assert kernels(after) == 4
+
+
+def test_a_concat_reads_parts() -> None:
+    g = Net()
+    x = g.tensor("x", N, 5, 4, K)
+    a, b = (g.add1(Relu(), convolve(g, x, n)) for n in (8, 16))
+    assert joined(merged(g, g.add1(Concat(3), a, g.tensor("z", N, 5, 4, 3), b)), "Conv") == [24]
+
+
 def test_scalars_of_an_activation_are_compared() -> None:
     g = Net()
     x = g.tensor("x", N, K)
@@ -206,7 +235,19 @@ def _narrow_operand(g: Net, x: Value) -> list[Value]:
     return [project(g, project(g, x, 3), 5), project(g, project(g, x, 6), 5)]
 
 
+def _other_window(g: Net, x: Value) -> list[Value]:
+    x = g.tensor("image", N, 5, 5, K)
+    parts = [convolve(g, x, 8), convolve(g, x, 8, 3), convolve(g, x, 8, 1, 2)]
+    return [read(g, p) for p in parts]
+
+
+def _groups(g: Net, x: Value) -> list[Value]:
+    x = g.tensor("image", N, 5, 5, K)
+    return [read(g, convolve(g, x, 8, groups=2)) for _ in range(2)]
+
+
 def _right_operand_turned(g: Net, x: Value) -> list[Value]:
+    """Columns that a product reads side by side would lie apart."""
     a, b = _two(g, x)
     y = g.tensor("z", 4, E)
     return [read(g, a), g.add1(MatMul(), y, g.add1(Transpose((1, 0)), b))]
@@ -214,7 +255,8 @@ def _right_operand_turned(g: Net, x: Value) -> list[Value]:
 
 MISSES: tuple[Callable[[Net, Value], list[Value]], ...] = (
     _other_input, _is_output, _reshape_is_output, _other_activation, _residual, _gate,
-    _weight_read_twice, _no_constant, _rows_and_columns_joined, _read_by_data, _narrow_operand,
+    _other_window, _groups, _right_operand_turned, _weight_read_twice, _no_constant,
+    _rows_and_columns_joined, _read_by_data, _narrow_operand,
 )  # fmt: skip
 
 

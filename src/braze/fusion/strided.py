@@ -84,7 +84,7 @@ class _Chains:
     @property
     def views(self) -> list[list[Value]]:
         """Per slot; none for a slot that the anchor reads as a whole."""
-        strided = {getattr(self.spec, field).slot for field in self.spec.operands}
+        strided = {operand.slot for operand, _ in self.spec.operands.values()}
         return [self._above(v) if i in strided else [] for i, v in enumerate(self.operands)]
 
     def _above(self, v: Value) -> list[Value]:
@@ -122,8 +122,7 @@ class _Chains:
     def read(self, depths: Sequence[int]) -> AnchorSpec | None:
         """The anchor that reads the bases; None where a view has no place in its base."""
         changed: dict[str, Any] = {}
-        for field, sizes in self.spec.operands.items():
-            operand = getattr(self.spec, field)
+        for field, (operand, sizes) in self.spec.operands.items():
             depth, v = depths[operand.slot], self.operands[operand.slot]
             if depth == 0:
                 continue

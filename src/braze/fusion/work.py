@@ -109,8 +109,6 @@ def _loads(roots: Iterable[Expr], inputs: int) -> list[Expr]:
 def _operands(kernel: AnchorKernel, sizes: Sizes) -> Iterator[tuple[int, int]]:
     """(slot, elements) of an anchor's own operands."""
     spec = kernel.spec
-    for field, shape in spec.operands.items():
-        yield _touched(getattr(spec, field), shape, sizes)
     if isinstance(spec, ConvSpec):
         axes = zip(spec.in_spatial, spec.out_spatial, spec.kernel, strict=True)
         seen = [dmin(there, out * taps) for there, out, taps in axes]  # steps may skip pixels
@@ -118,6 +116,9 @@ def _operands(kernel: AnchorKernel, sizes: Sizes) -> Iterator[tuple[int, int]]:
         yield 1, evaluate(product(kernel.inputs[1].shape), sizes)
     elif isinstance(spec, SelectSpec):
         yield 0, evaluate(product(spec.shape), sizes)
+    else:
+        for operand, shape in spec.operands.values():
+            yield _touched(operand, shape, sizes)
 
 
 def _touched(operand: Operand, shape: Shape, sizes: Sizes) -> tuple[int, int]:

@@ -62,10 +62,13 @@ class Operand:
     offset: Dim = 0
 
 
+Operands = dict[str, tuple[Operand, Shape]]  # by the name of a spec's field
+
+
 # Every spec has the class variables `kind`, its name in kernel texts, and `takes_epilogue`: whether
 # the pointwise kernel that reads the result may be computed where the result is. `operands` are its
-# fields of type Operand that are read, with the sizes of the axes each is read along; what is not
-# among them is read as a whole, row-major.
+# operands by field, with the sizes of the axes each is read along; what is not among them is read
+# as a whole, row-major.
 
 # How an anchor sums: `acc` is the type of products and sums. k is cut into blocks of `block`
 # terms; a block is one accumulator per output that takes its products in ascending k from zero,
@@ -95,9 +98,12 @@ class MatmulSpec:
     block: int = SUM_BLOCK
 
     @property
-    def operands(self) -> dict[str, Shape]:
+    def operands(self) -> Operands:
         """Both factors."""
-        return {"lhs": (*self.batch, self.m, self.k), "rhs": (*self.batch, self.k, self.n)}
+        batch = self.batch
+        return {
+            "lhs": (self.lhs, (*batch, self.m, self.k)), "rhs": (self.rhs, (*batch, self.k, self.n))
+        }  # fmt: skip
 
     @property
     def out_shape(self) -> Shape:
@@ -112,7 +118,8 @@ class ConvSpec:
     The weight (slot 1) is [K, C/groups, *kernel] as in ONNX; templates repack it at build time
     when it is constant. pads: (begin.., end..) in spatial order. There are as many spatial axes as
     the op has, one to three: a template that knows only planes lifts them for itself. The sum's k
-    runs over (*kernel, C/groups), channels fastest, summed as `acc` and `block` say.
+    runs over (*kernel, C/groups), channels fastest, summed as `acc` and `block` say. data: where
+    the input's elements lie, along (n, *spatial, c), when it is not row-major.
     """
 
     kind: ClassVar[str] = "conv"
@@ -130,11 +137,31 @@ class ConvSpec:
     pads: tuple[int, ...]
     acc: DType
     block: int = SUM_BLOCK
+    data: Operand | None = None
 
     @property
-    def operands(self) -> dict[str, Shape]:
-        """None: pixels lie side by side."""
-        return {}
+    def operands(self) -> Operands:
+        """The data."""
+        sizes = (self.batch, *self.in_spatial, self.in_channels)
+        dense = tuple(product(sizes[i + 1 :]) for i in range(len(sizes)))
+        return {"data": (self.data or Operand(0, dense), sizes)}
+
+    @property
+    def pixels(self) -> tuple[int, int] | None:
+        """(elements from a pixel to the next, elements in front of the first); None where pixels
+        of the data do not follow each other at one distance."""
+        data, sizes = self.operands["data"]
+        *outer, (last, _) = zip(data.strides, sizes, strict=True)
+        moving = [(stride, size) for stride, size in reversed(outer) if size != 1]
+        distance = moving[0][0] if moving else self.in_channels
+        step = distance
+        for stride, size in moving:
+            if stride != step:
+                return None
+            step = step * size
+        if (last != 1 and self.in_channels > 1) or not isinstance(distance, int):
+            return None
+        return (distance, data.offset) if isinstance(data.offset, int) else None
 
     @property
     def out_shape(self) -> Shape:
@@ -172,16 +199,16 @@ class AttentionSpec:
     block: int = SUM_BLOCK
 
     @property
-    def operands(self) -> dict[str, Shape]:
+    def operands(self) -> Operands:
         """q, k, v, and the mask where there is one."""
         lead = (self.batch, self.heads)
-        found: dict[str, Shape] = {
-            "q": (*lead, self.q_len, self.head_dim),
-            "k": (*lead, self.kv_len, self.head_dim),
-            "v": (*lead, self.kv_len, self.value_dim),
+        found: Operands = {
+            "q": (self.q, (*lead, self.q_len, self.head_dim)),
+            "k": (self.k, (*lead, self.kv_len, self.head_dim)),
+            "v": (self.v, (*lead, self.kv_len, self.value_dim)),
         }
         if self.mask is not None:
-            found["mask"] = (*lead, self.q_len, self.kv_len)
+            found["mask"] = (self.mask, (*lead, self.q_len, self.kv_len))
         return found
 
     @property
@@ -218,7 +245,7 @@ class SelectSpec:
     largest: bool
 
     @property
-    def operands(self) -> dict[str, Shape]:
+    def operands(self) -> Operands:
         """None: rows are found in the row-major input."""
         return {}
 

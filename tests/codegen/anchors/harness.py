@@ -197,8 +197,7 @@ def inside(kernel: AnchorKernel, offset: int) -> AnchorKernel:
     """The same with every operand that is no constant a slice of a tensor with rows twice as long;
     offset: where it begins in them, no more than a row's length."""
     inputs, changed = list(kernel.inputs), {}
-    for field in kernel.spec.operands:
-        operand = getattr(kernel.spec, field)
+    for field, (operand, _) in kernel.spec.operands.items():
         if operand.slot in kernel.constant:
             continue
         shape = kernel.inputs[operand.slot].shape

@@ -242,6 +242,30 @@ def test_products_of_slices(batch: tuple[int, ...], shared: bool, rows: Dim) -> 
     _compare(kernel, harness.random_inputs(kernel, env), env)
 
 
+@pytest.mark.parametrize("images", [N, 2])
+@pytest.mark.parametrize("groups", [1, 2, 16])
+@pytest.mark.parametrize(("size", "pads"), [((1, 1), (0,) * 4), ((3, 2), (1, 0, 1, 1))])
+@pytest.mark.parametrize("height", [9, 1])
+def test_convolutions_of_slices(
+    size: tuple[int, int], pads: tuple[int, int, int, int], groups: int, images: Dim, height: int
+) -> None:
+    """Some channels of pixels that have more; groups of one channel are a depthwise window."""
+    kernel = harness.conv(
+        images, height + 2, 7, (16, 16), size, groups=groups, pads=pads, kind="residual"
+    )
+    kernel, env = harness.inside(kernel, 3), {"n": 2}
+    inputs = harness.random_inputs(kernel, env)
+    if groups < 16:
+        _compare(kernel, inputs, env)
+        return
+    source = window_source(kernel, WindowTile(4, 16, 4, 4))
+    ((slot, packing),) = source.packings
+    stored = [pack_constant(a, packing) if i == slot else a for i, a in enumerate(inputs)]
+    (got,), status = run([source], stored, [kernel.output], env)
+    assert status == 0
+    np.testing.assert_allclose(got, run_kernel(kernel, inputs, env)[0], rtol=3e-5, atol=3e-5)
+
+
 @pytest.mark.parametrize("mask", ["none", "full"])
 @pytest.mark.parametrize("layouts", [("bshd",) * 4, ("bhsd", "bshd", "bshd", "bhsd")])
 @pytest.mark.parametrize("sizes", [(2, 3, 17, 33, 20, 12), (B, 2, Q, S, 16, 16)])

@@ -146,6 +146,8 @@ class CudaBackend:
                 return "its weight is not constant"
             if spec.groups > 1 and spec.in_channels == spec.groups and not is_depthwise(spec):
                 return "a window with several outputs a channel is no product"
+            if spec.pixels is None:
+                return "its pixels do not follow each other at one distance"
         return None
 
     def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:

@@ -119,7 +119,8 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     batch, *sizes = _sizes(env, spec.batch, *spec.in_spatial, *spec.out_spatial)
     rank = len(spec.kernel)
     in_spatial, out_spatial = sizes[:rank], sizes[rank:]
-    x = values[0].reshape(batch, *in_spatial, spec.in_channels).astype(work)
+    data, _ = spec.operands["data"]
+    x = view(values[0], data, [batch, *in_spatial, spec.in_channels], env).astype(work)
     begin, end = spec.pads[:rank], spec.pads[rank:]
     x = np.pad(x, [(0, 0), *zip(begin, end, strict=True), (0, 0)])
     w = values[1].reshape(spec.out_channels, spec.in_channels // spec.groups, *spec.kernel)

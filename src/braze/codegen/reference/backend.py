@@ -40,7 +40,8 @@ class ReferenceBackend:
 
     @property
     def preferences(self) -> Preferences:
-        return Preferences()
+        """Those of a GPU where they change what kernels are, so that tests without one see it."""
+        return Preferences(joint_products=True)
 
     @property
     def generator(self) -> str:

@@ -232,11 +232,11 @@ class _Reader:
         present = [x for x in user.inputs if x is not None]
         slots = {i for i, x in enumerate(present) if x is v}
         changed: dict[str, Any] = {}
-        for field, sizes in anchor.spec.operands.items():
-            operand = getattr(anchor.spec, field)
+        read: set[int] = set()
+        for field, (operand, sizes) in anchor.spec.operands.items():
             if operand.slot in slots:
                 changed[field] = placed(operand, sizes, v.shape, at)
-        read = {getattr(anchor.spec, field).slot for field in changed}
+                read.add(operand.slot)
         if not self.is_aligned or read != slots or None in changed.values():
             return False
         types = [self.joint if x is v else x.type for x in present]

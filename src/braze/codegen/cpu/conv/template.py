@@ -79,6 +79,8 @@ def conv_support(
         return refusal
     if WEIGHT_SLOT not in constant:
         return "the weight is not constant: templates read packed weights"
+    if spec.data is not None:
+        return "the data is a slice: templates read whole pixels, side by side"
     if len(spec.kernel) > 2:
         stored = inputs[0].dtype
         if spec.groups == spec.in_channels or element_type(stored) is not stored:

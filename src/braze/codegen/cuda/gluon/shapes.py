@@ -98,6 +98,8 @@ def _of_conv(spec: ConvSpec, depth: int) -> Rows | Windows | str:
     """depth: channels of one step."""
     if spec.groups != 1:
         return "groups"
+    if spec.data is not None:
+        return "a slice of channels"
     plain = math.prod(spec.kernel) == 1 and not any(spec.pads)
     if plain and all(s == 1 for s in spec.strides):
         sizes = (spec.batch, *spec.out_spatial)

@@ -177,6 +177,8 @@ def _pointwise_conv(spec: ConvSpec) -> Loops | str:
         return "its window is more than a pixel"
     if spec.groups != 1:
         return "it has groups"
+    if spec.pixels is None:
+        return "its pixels do not follow each other"
     sizes = _known((spec.batch, *spec.out_spatial))
     if sizes is None:
         return "its sizes depend on the input shapes"
@@ -184,7 +186,8 @@ def _pointwise_conv(spec: ConvSpec) -> Loops | str:
     if not 0 < pixels <= LARGEST:
         return "it is empty"
     c, o = spec.in_channels, spec.out_channels
-    return [], _Axis(pixels, c, 0, o), _Axis(o, 0, c, 1), _Axis(c, 1, 1, 0), (0, 0, 0)
+    pitch, first = spec.pixels
+    return [], _Axis(pixels, pitch, 0, o), _Axis(o, 0, c, 1), _Axis(c, 1, 1, 0), (first, 0, 0)
 
 
 def _known(dims: Sequence[Dim]) -> list[int] | None:

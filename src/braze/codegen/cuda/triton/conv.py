@@ -54,7 +54,8 @@ def depth_of(spec: ConvSpec, block: int) -> Depth:
     """The walk in steps of `block`."""
     kernel, channels = spec.kernel, spec.in_channels // spec.groups
     last = len(kernel) - 1
-    if spec.groups == 1 and spec.dilations[last] == 1 and _is_inside(spec, last):
+    is_run = spec.dilations[last] == 1 and pixels_of(spec)[0] == channels
+    if spec.groups == 1 and is_run and _is_inside(spec, last):
         kernel, channels = (*kernel[:-1], 1), channels * kernel[-1]
     taps = math.prod(kernel)
     if taps > 1 and channels < FEW_CHANNELS:
@@ -160,13 +161,21 @@ def _accumulate(
 def _start(w: AnchorWriter, spec: ConvSpec, rows: _Rows) -> str:
     """Where the first tap of each row reads, for channel 0 of group 0; it may lie outside."""
     plain = math.prod(spec.kernel) == 1 and not any(spec.pads)
+    pitch, offset = pixels_of(spec)
     if plain and all(s == 1 for s in spec.strides):
-        return f"{rows.number} * {spec.in_channels}"
+        return f"{rows.number} * {pitch} + {offset}"
     at = rows.axes[0].text
     for i, size in enumerate(spec.in_spatial):
         first = f"{rows.axes[1 + i]} * {spec.strides[i]} - {spec.pads[i]}"
         at = w.a.put(f"{at} * {w.text(size)} + ({first})", rows.kind).text
-    return f"{at} * {spec.in_channels}"
+    return f"{at} * {pitch} + {offset}"
+
+
+def pixels_of(spec: ConvSpec) -> tuple[int, int]:
+    """`ConvSpec.pixels` of what the backend takes."""
+    found = spec.pixels
+    assert found is not None, spec
+    return found
 
 
 def _is_inside(spec: ConvSpec, i: int) -> bool:
@@ -213,7 +222,7 @@ def _tap(
         away = "0"
         for i, size in enumerate(spec.in_spatial):
             away = f"({away} * {w.text(size)} + tap{i} * {spec.dilations[i]})"
-        w.line(f"away = {away} * {spec.in_channels}")
+        w.line(f"away = {away} * {pixels_of(spec)[0]}")
     inside = []
     for i, (field, index) in enumerate(zip(fields, indexes, strict=True)):
         if field is not None:

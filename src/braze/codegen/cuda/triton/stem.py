@@ -30,6 +30,8 @@ def folded_kernel(kernel: AnchorKernel) -> AnchorKernel | None:
         return None
     if spec.in_channels > 4 or spec.strides != (2, 2) or spec.dilations != (1, 1):
         return None
+    if spec.data is not None:
+        return None
     sizes = (spec.batch, *spec.in_spatial, *spec.out_spatial)
     if max(spec.kernel) > 8 or min(spec.kernel) < 2 or not all(isinstance(d, int) for d in sizes):
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from braze.codegen.cuda.triton.conv import pixels_of
 from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.product import index_type
@@ -77,7 +78,7 @@ def _lines(
 ) -> None:  # fmt: skip
     """The loop over the lines of the window; along a line everything is written out."""
     taps, kind = spec.kernel[-1], axes[0].type
-    lines = math.prod(spec.kernel[:-1])
+    lines, (pitch, offset) = math.prod(spec.kernel[:-1]), pixels_of(spec)
     stride, step, pad = spec.strides[-1], spec.dilations[-1], spec.pads[len(spec.kernel) - 1]
     with w.src.block(f"for line in range(0, {lines})"):
         at, inside = axes[0].text, []
@@ -91,7 +92,8 @@ def _lines(
             at = f"({at} * {size} + {here})"
         size = w.text(spec.in_spatial[-1])
         first = w.a.put(f"{axes[-1]} * {stride} - {pad}", kind)
-        at = w.a.put(f"({at} * {size} + {first}) * {spec.in_channels} + {column}", kind).text
+        pixel = f"({at} * {size} + {first}) * {pitch}"
+        at = w.a.put(f"{pixel} + {offset} + {column}", kind).text
         for t in range(taps):
             weight = f"(line * {taps * spec.in_channels} + {t * spec.in_channels} + {column})"
             w.read(f"weight{t}", 1, weight, masks[1])
@@ -104,7 +106,7 @@ def _lines(
         for place in sorted(reads):
             here = f"({first} + {place})"
             in_line = f"({here} >= 0) & ({here} < {size})"
-            w.read("x", 0, f"({at} + {place * spec.in_channels})", masks[0], *inside, in_line)
+            w.read("x", 0, f"({at} + {place * pitch})", masks[0], *inside, in_line)
             w.line("x = x.to(tl.float32)")
             for u, t in reads[place]:
                 w.line(f"acc{u} = tl.fma(x, tl.broadcast_to(weight{t}, x.shape), acc{u})")
