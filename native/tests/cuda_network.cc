@@ -55,6 +55,18 @@ std::string cuda_branches(bool share) {
   return b.engine(weights(64));
 }
 
+std::string cuda_counters() {
+  PlanBuilder b("sm_90");
+  const Ends e(b, 64);
+  b.counts("counted", 3);
+  const int sum = b.arena(e.bytes, e.room);
+  const int other = b.arena(e.bytes, e.room);
+  b.main({b.launch("add", {{e.x, -1}, {e.w, -1}, {sum, -1}}, {e.count}),
+          b.launch("counted", {{sum, -1}, {other, -1}}, {e.count}, false, {0}),
+          b.launch("counted", {{sum, -1}, {e.y, -1}}, {e.count}, false, {0})});
+  return b.engine(weights(64));
+}
+
 int count_of(const char* line) {
   int count = 0;
   const std::string log = std::string("\n") + stub_log();

@@ -17,6 +17,9 @@ std::string cuda_engine(const char* capability = "sm_90", int max_rows = 64);
 // The same y, by three branches x + w that are added. share: they use the same memory in turn.
 std::string cuda_branches(bool share);
 
+// The same y, the last step twice, by kernels that wait for earlier launches and have counters.
+std::string cuda_counters();
+
 // Calls that may fail one after the other: the first failure ends a use, all is destroyed.
 struct CudaUse {
   explicit CudaUse(const std::string& bytes) : file(bytes), size(bytes.size()) {}

@@ -141,8 +141,11 @@ std::string PlanBuilder::call(int index) const {
 std::string PlanBuilder::manifest(size_t object_bytes) const {
   std::vector<std::string> kernels, places;
   for (const std::string& name : kernel_names_) {
-    kernels.push_back(cat("{\"entry\":\"", name,
-                          "\",\"module\":0,\"block\":0,\"shared_bytes\":0,\"counters\":0,\"waits\":false}"));
+    const auto found = counters_.find(name);
+    const bool counts = found != counters_.end();
+    kernels.push_back(cat("{\"entry\":\"", name, "\",\"module\":0,\"block\":0,\"shared_bytes\":0,",
+                          "\"counters\":", counts ? found->second : 0,
+                          ",\"waits\":", counts ? "true" : "false", "}"));
   }
   for (const int64_t place : places_) places.push_back(std::to_string(place));
   return cat("{\"target\":{\"fingerprint\":\"\",\"alignment\":64,\"about\":{}},\"threads\":8,",

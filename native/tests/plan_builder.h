@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +61,8 @@ class PlanBuilder {
 
   // JSON of steps. Buffers and displacements: {buffer, size or -1}.
   using Ref = std::pair<int, int>;
+  // A kernel has counters, and waits for earlier launches by itself.
+  void counts(const char* kernel, int counters) { counters_[kernel] = counters; }
   std::string launch(const char* kernel, std::vector<Ref> buffers, std::vector<int> params,
                      bool parallel = false, std::vector<int> after = {},
                      const std::string& maps = "");
@@ -118,6 +121,7 @@ class PlanBuilder {
 
   std::vector<std::string> sizes_, symbols_, ranges_, inputs_, outputs_, buffers_, bodies_, debug_;
   std::vector<std::string> kernel_names_;
+  std::map<std::string, int> counters_;  // of kernels that have any
   std::vector<int64_t> places_;
   std::vector<int> symbol_of_size_;
   std::string steps_;

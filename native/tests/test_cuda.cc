@@ -171,6 +171,29 @@ void test_bad_data_is_told_and_forgotten() {
   CHECK_CLEAN();
 }
 
+// Each step has counters of its own, which are zero whenever it runs. Launches of kernels that wait
+// by themselves may start early where a launch stands before them; others never do.
+void test_counters_and_early_launches() {
+  stub_reset();
+  CudaUse use(cuda_counters());
+  CHECK_OK(use.load());
+  CHECK_OK(use.create(0));
+  for (const int64_t rows : {4, 4, 64, 8}) CHECK_OK(use.run(rows));
+  int early = 0;
+  std::istringstream log{stub_log()};
+  for (std::string line; std::getline(log, line);) {
+    if (line.find(" early") == std::string::npos) continue;
+    CHECK(line.find("kernel counted") == 0);
+    ++early;
+  }
+  CHECK(early == 2 * 3 && count_of("kernel add") == 3);  // in the graph of each shape
+  stub_clear_log();
+  CHECK_OK(use.run(4, 1.F, BRAZE_RUN_NO_GRAPH));
+  CHECK(count_of("kernel counted") == 2);
+  use.end();
+  CHECK_CLEAN();
+}
+
 }  // namespace
 
 int main() {
@@ -180,6 +203,7 @@ int main() {
   test_refusals();
   test_no_memory_left();
   test_bad_data_is_told_and_forgotten();
+  test_counters_and_early_launches();
   for (const std::string& engine : {cuda_engine(), cuda_branches(false)}) {
     fail_everywhere(engine, kOutOfMemory, false, "no memory left");
     fail_everywhere(engine, 999, false, "CUDA_ERROR_STUB, code 999");

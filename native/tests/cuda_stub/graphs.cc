@@ -121,13 +121,22 @@ struct Config {
 
 API int cuLaunchKernelEx(const Config* config, void* function, void** arguments, void**) {
   const Function& f = *static_cast<Function*>(function);
-  const Call call("kernel " + f.name + " " + number(config->grid[0]) + name_of(config->stream));
+  const char* const early = config->num_attributes ? " early" : "";
+  const Call call("kernel " + f.name + " " + number(config->grid[0]) + name_of(config->stream) + early);
   if (call.code) return call.code;
   std::vector<void*> buffers;
   std::vector<int64_t> params;
   arguments += map_arguments(arguments);
   for (size_t i = 0; i < f.buffers; ++i) buffers.push_back(*static_cast<void**>(arguments[i]));
   auto* const status = *static_cast<int32_t**>(arguments[f.buffers]);
+  int32_t* counters = nullptr;
+  if (f.counters) {
+    counters = *static_cast<int32_t**>(arguments[f.buffers + 1]);
+    const auto step = reinterpret_cast<Address>(status);
+    const auto owner = state().counters.emplace(reinterpret_cast<Address>(counters), step).first;
+    if (owner->second != step) complain("two steps have the same counters");
+    ++arguments;
+  }
   for (size_t i = 0; i < f.params; ++i) {
     params.push_back(*static_cast<int64_t*>(arguments[f.buffers + 1 + i]));
   }
@@ -140,6 +149,12 @@ API int cuLaunchKernelEx(const Config* config, void* function, void** arguments,
     const auto word = reinterpret_cast<Address>(status);
     if (!inside(state().device, word, 4) && !inside(state().pinned, word, 4)) {
       return complain("kernel " + f.name + " has no status word");
+    }
+    if (f.counters && !inside(state().device, reinterpret_cast<Address>(counters), 4 * f.counters)) {
+      return complain("kernel " + f.name + " has no counters");
+    }
+    for (size_t i = 0; i < f.counters; ++i) {
+      if (counters[i]) return complain("counters are not zero");
     }
     f.kernel(buffers.data(), params.data(), 0, 1, status);
   });

@@ -30,7 +30,11 @@ API int cuMemAlloc_v2(Address* out, size_t bytes) {
 API int cuMemFree_v2(Address address) {
   const Call call("free");
   drain_all();
-  if (!state().device.erase(address)) return kInvalidValue;
+  const auto freed = state().device.find(address);
+  if (freed == state().device.end()) return kInvalidValue;
+  auto& counters = state().counters;
+  counters.erase(counters.lower_bound(address), counters.lower_bound(address + freed->second));
+  state().device.erase(freed);
   std::free(reinterpret_cast<void*>(address));
   return call.code;
 }

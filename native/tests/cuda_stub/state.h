@@ -86,6 +86,7 @@ struct Function {
   Kernel kernel;
   size_t buffers;
   size_t params;
+  size_t counters = 0;
 };
 
 struct Module {
@@ -102,6 +103,7 @@ struct State {
   int64_t settings[kStubSettings] = {13000, 1, 90, INT64_MAX, 0, 0};
   std::string log, violations, live_text;
   std::map<Address, size_t> device, pinned;
+  std::map<Address, Address> counters;  // the status word of the step that has them
   std::map<Stream*, std::unique_ptr<Stream>> streams;
   std::map<Event*, std::shared_ptr<Event>> events;
   std::map<Graph*, std::unique_ptr<Graph>> graphs;
