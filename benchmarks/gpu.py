@@ -3,13 +3,14 @@
 
     python benchmarks/gpu.py [NETWORK:BATCH ...] [--peers MODE,MODE] [--layers 20]
 
-Networks: resnet50 mobilenetv2 convnext_t vit_b16 bert_base gpt2, the last two of 128 tokens. braze
-builds them from ONNX files that this script exports; torch.compile gets the same module with fused
-attention, channels last and frozen weights. Inputs lie on the device. Engines take turns in short
-bursts, so that a card whose clock drifts slows all of them alike: what counts is the ratio within
-one run. Outputs are compared with the float32 module, because a fast wrong answer is worth nothing.
-The floor is the time of the bytes and operations that the plan's kernels cannot do without, at the
-card's measured ceilings. Needs torch, transformers and onnxscript.
+Networks: resnet50 mobilenetv2 convnext_t vit_b16 bert_base gpt2, the last two of 128 tokens, and
+llama, one step of a decoder. braze builds them from ONNX files that this script exports;
+torch.compile gets the same module with fused attention, channels last and frozen weights. Inputs
+lie on the device. Engines take turns in short bursts, so that a card whose clock drifts slows all
+of them alike: what counts is the ratio within one run. Outputs are compared with the float32
+module, because a fast wrong answer is worth nothing. The floor is the time of the bytes and
+operations that the plan's kernels cannot do without, at the card's measured ceilings. Needs torch,
+transformers and onnxscript.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 
 import gpu_layers
 import torch
-from gpu_networks import NETWORKS, reference
+from gpu_networks import NETWORKS, first, reference
 
 import braze
 
@@ -92,14 +93,20 @@ def event_times(run: Callable[[], Any], count: int) -> list[float]:
 class Contestant:
     """braze: an engine on device memory and a stream of torch."""
 
-    def __init__(self, engine: braze.Engine, x: torch.Tensor, **options: int) -> None:
+    def __init__(
+        self, engine: braze.Engine, feed: Mapping[str, torch.Tensor], **options: int
+    ) -> None:
         self.context = engine.create_context(**options)
-        self.stream = torch.cuda.Stream()
-        self.context.set_input_shape("input", tuple(x.shape))
-        shape = self.context.shape("output")
-        self.y = torch.zeros(shape, dtype=torch.float16, device=x.device)
-        self.context.bind("input", x)
-        self.context.bind("output", self.y)
+        self.stream, self.feed = torch.cuda.Stream(), feed
+        for name, x in feed.items():
+            self.context.set_input_shape(name, tuple(x.shape))
+            self.context.bind(name, x)
+        device = next(iter(feed.values())).device
+        self.outputs = {}
+        for out in engine.outputs:
+            y = torch.zeros(self.context.shape(out.name), dtype=torch.float16, device=device)
+            self.context.bind(out.name, y)
+            self.outputs[out.name] = y
         torch.cuda.synchronize()
         self.run()
         self.context.synchronize()
@@ -116,7 +123,9 @@ class Contestant:
         return found
 
 
-def compiled_peer(module: torch.nn.Module, x: torch.Tensor, mode: str) -> Callable[[], Any]:
+def compiled_peer(
+    module: torch.nn.Module, feed: Sequence[torch.Tensor], mode: str
+) -> Callable[[], Any]:
     """The module by torch.compile, warmed up."""
     import torch._inductor.config as inductor
 
@@ -125,26 +134,28 @@ def compiled_peer(module: torch.nn.Module, x: torch.Tensor, mode: str) -> Callab
     run = torch.compile(module, mode=mode)
     with torch.inference_mode():
         for _ in range(3):
-            run(x)
+            run(*feed)
     torch.cuda.synchronize()
-    return lambda: run(x)
+    return lambda: run(*feed)
 
 
-def peers(case: str, x: torch.Tensor, modes: Sequence[str], r: Result) -> dict[str, Times]:
+def peers(
+    case: str, feed: Sequence[torch.Tensor], modes: Sequence[str], r: Result
+) -> dict[str, Times]:
     """Ways to time the peers; notes their build times and the error of the last."""
     network = NETWORKS[case.partition(":")[0]]
     found: dict[str, Times] = {}
     module = network.module("sdpa").half().cuda()
     if network.is_image:
         module = module.to(memory_format=torch.channels_last)
-        x = x.to(memory_format=torch.channels_last)
-    want = reference(module, x)
+        feed = [x.to(memory_format=torch.channels_last) for x in feed]
+    want = reference(module, feed)
     for mode in modes:
         start = time.perf_counter()
-        run = compiled_peer(module, x, mode)
+        run = compiled_peer(module, feed, mode)
         r.peer_build_s[mode] = time.perf_counter() - start
         with torch.inference_mode():
-            r.peer_error = relative(run(), want)
+            r.peer_error = relative(first(run()), want)
 
         def times(count: int, run: Callable[[], Any] = run) -> list[float]:
             with torch.inference_mode():
@@ -156,7 +167,7 @@ def peers(case: str, x: torch.Tensor, modes: Sequence[str], r: Result) -> dict[s
 
 def build(
     case: str, folder: Path, options: argparse.Namespace, r: Result
-) -> tuple[braze.Engine, torch.Tensor]:
+) -> tuple[braze.Engine, dict[str, torch.Tensor]]:
     """Export and build; with --rebuild also again, with the timing cache of the first build."""
     name, _, batch = case.partition(":")
     network = NETWORKS[name]
@@ -174,21 +185,23 @@ def build(
         start = time.perf_counter()
         engine = braze.build(str(path), **how)
         r.rebuild_s = time.perf_counter() - start
-    return engine, network.feed(int(batch), "cuda")
+    return engine, dict(zip(network.inputs, network.feed(int(batch), "cuda"), strict=True))
 
 
 def own(case: str, folder: Path, options: argparse.Namespace, r: Result) -> Times:
     """braze's engine, ready to be timed; notes all that is known of it."""
-    engine, x = build(case, folder, options, r)
-    contestant = Contestant(engine, x)
+    engine, feed = build(case, folder, options, r)
+    contestant = Contestant(engine, feed)
     name, _, batch = case.partition(":")
-    r.error = relative(contestant.y, reference(NETWORKS[name].module("eager").half().cuda(), x))
+    network = NETWORKS[name]
+    want = reference(network.module("eager").half().cuda(), list(feed.values()))
+    r.error = relative(contestant.outputs[network.outputs[0]], want)
     r.kernels = len(engine.plan.steps)
     decisions = engine.plan.record["decisions"]
     r.in_place = sum(d["kind"] == "in_place" for d in decisions)
     path = folder / f"{name}-{batch}.onnx"
-    one_stream = Contestant(engine, x, extra_streams=0)
-    table = gpu_layers.layer_table(path, engine, one_stream.context, x, options.level)
+    one_stream = Contestant(engine, feed, extra_streams=0)
+    table = gpu_layers.layer_table(path, engine, one_stream.context, feed, options.level)
     r.floor_ms = sum(row.floor_us for row in table) / 1e3
     r.kernels_ms = sum(row.us for row in table) / 1e3
     if options.layers:

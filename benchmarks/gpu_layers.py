@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,17 +56,18 @@ def floors(model: Path, level: int) -> list[tuple[str, float]]:
 
 
 def layer_table(
-    model: Path, engine: braze.Engine, context: Any, x: torch.Tensor, level: int
+    model: Path, engine: braze.Engine, context: Any, feed: Mapping[str, torch.Tensor], level: int
 ) -> list[Row]:
     """A row for each step of a plan; the floor of a kernel of several launches is in its first.
 
-    context: one with memory bound, which runs by `execute`; x: its input, on the card.
+    context: one with memory bound, which runs by `execute`; feed: its inputs, on the card.
     """
     steps = engine.plan.steps
     times = traced_times(len(steps), context)
     if times is None:
         print("  the card's tracing does not work here: kernels are timed by events, gaps included")
-        runs = [context.profile({"input": x.cpu().numpy()}) for _ in range(REPLAYS)]
+        host = {name: x.cpu().numpy() for name, x in feed.items()}
+        runs = [engine.profile(host) for _ in range(REPLAYS)]
         times = [sorted(ns)[REPLAYS // 2] / 1e3 for ns in zip(*runs, strict=True)]
     kernels = iter(floors(model, level))
     rows, last = [], ""

@@ -1,17 +1,18 @@
 """The networks of benchmarks/gpu.py: a PyTorch module, its input, and its ONNX file in float16.
 
-Weights are random: speed does not depend on their values. BatchNorm statistics are random too, so
-that folding them matters.
+The decoder step is in gpu_decoder.py. Weights are random: speed does not depend on their values.
+BatchNorm statistics are random too, so that folding them matters.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import gpu_decoder
 import torch
 import transformers as tf
 
@@ -32,12 +33,15 @@ class Head(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Network:
-    """make(attention): the transformers model; key: its output; dynamo: which exporter takes it."""
+    """make(attention): the transformers model, or a module of ours where key, its output, is empty;
+    inputs, outputs: names, the first output is compared; dynamo: which exporter takes it."""
 
     make: Callable[[str], Any]
     key: str
     is_image: bool = True
     dynamo: bool = False
+    inputs: tuple[str, ...] = ("input",)
+    outputs: tuple[str, ...] = ("output",)
 
     def module(self, attention: str) -> torch.nn.Module:
         """The float32 module on the host; the same weights on every call."""
@@ -49,14 +53,18 @@ class Network:
                 m.running_var.uniform_(0.5, 1.5)
                 m.weight.data.uniform_(0.5, 1.5)
                 m.bias.data.normal_(0, 0.1)
-        return Head(model, self.key)
+        return Head(model, self.key) if self.key else model
 
-    def feed(self, batch: int, device: str) -> torch.Tensor:
-        """Pictures in float16, or token ids."""
+    def feed(self, batch: int, device: str) -> tuple[torch.Tensor, ...]:
+        """Pictures in float16, token ids, or what a step of a decoder takes."""
         torch.manual_seed(1)
-        if self.is_image:
-            return torch.randn(batch, 3, 224, 224).half().to(device)
-        return torch.randint(0, WORDS, (batch, TOKENS)).to(device)
+        if len(self.inputs) > 1:
+            found = gpu_decoder.decoder_feed(batch)
+        elif self.is_image:
+            found = (torch.randn(batch, 3, 224, 224).half(),)
+        else:
+            found = (torch.randint(0, WORDS, (batch, TOKENS)),)
+        return tuple(x.to(device) for x in found)
 
     def export(self, batch: int, path: Path, device: str) -> None:
         """Write the float16 ONNX file, attention spelled out in matrix products."""
@@ -64,10 +72,10 @@ class Network:
         options: dict[str, Any] = {"external_data": False} if self.dynamo else {}
         torch.onnx.export(
             module,
-            (self.feed(batch, device),),
+            self.feed(batch, device),
             str(path),
-            input_names=["input"],
-            output_names=["output"],
+            input_names=list(self.inputs),
+            output_names=list(self.outputs),
             dynamo=self.dynamo,
             opset_version=18 if self.dynamo else 17,
             **options,
@@ -99,6 +107,10 @@ def _gpt2(attention: str) -> Any:
     return tf.GPT2LMHeadModel(tf.GPT2Config(use_cache=False, attn_implementation=attention))
 
 
+def _llama(attention: str) -> Any:
+    return gpu_decoder.Decoder(fused=attention != "eager")
+
+
 NETWORKS: Final[Mapping[str, Network]] = {
     "resnet50": Network(_resnet50, "logits"),
     "bert_base": Network(_bert_base, "last_hidden_state", is_image=False),
@@ -107,12 +119,24 @@ NETWORKS: Final[Mapping[str, Network]] = {
     "convnext_t": Network(_convnext_t, "logits"),
     # the older exporter cannot take its mask
     "gpt2": Network(_gpt2, "logits", is_image=False, dynamo=True),
+    "llama": Network(
+        _llama,
+        "",
+        is_image=False,
+        inputs=("input", "keys", "values"),
+        outputs=("output", "new_keys", "new_values"),
+    ),
 }
 
 
-def reference(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """The float32 output of a module for a float16 input, on the device of x."""
-    wide = copy.deepcopy(module).float().to(x.device)
+def first(outputs: Any) -> torch.Tensor:
+    """The output that is compared."""
+    found: torch.Tensor = outputs[0] if isinstance(outputs, tuple) else outputs
+    return found
+
+
+def reference(module: torch.nn.Module, feed: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The float32 output of a module for float16 inputs, on their device."""
+    wide = copy.deepcopy(module).float().to(feed[0].device)
     with torch.inference_mode():
-        out: torch.Tensor = wide(x.float() if x.is_floating_point() else x)
-    return out
+        return first(wide(*(x.float() if x.is_floating_point() else x for x in feed)))
