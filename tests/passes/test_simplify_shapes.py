@@ -17,7 +17,8 @@ from braze.ops.move.concat_split import Concat, Split
 from braze.ops.move.shape import Expand, Reshape, Tile, Transpose
 from braze.ops.move.slice_pad import Pad, Slice
 from braze.ops.pointwise.cast import Cast
-from braze.ops.pointwise.compare import Compare
+from braze.ops.pointwise.compare import Compare, Where
+from braze.ops.reduce.softmax import Softmax
 from braze.passes.base import PassContext
 from braze.passes.shapes.simplify_shapes import simplify_shapes
 from tests.passes.rule_checks import Net, ops
@@ -35,6 +36,13 @@ def move(g: Net, x: Value, *perm: int) -> Value:
 
 
 # x is [n, 6, 4]
+def _mask(g: Net, shape: tuple[object, ...]) -> Value:
+    """A number for each row, repeated; before it is, the builder computes it."""
+    wide = g.add1(Expand(shape), g.const([[True], [False]] * 3, "bool"))  # type: ignore[arg-type]
+    low = g.add1(Where(), wide, g.const(0, "float64"), g.const(5, "float64"))
+    return g.add1(Cast(F32), g.op1("neg", low))
+
+
 CASES: dict[str, tuple[Build, list[str]]] = {
     "reshape to the same": (lambda g, x: g.add1(Reshape((N, 6, 4)), x), []),
     "reshape of reshape": (
@@ -106,6 +114,20 @@ CASES: dict[str, tuple[Build, list[str]]] = {
         lambda g, x: g.op2("add", g.add1(Expand((3, N, 6, 4)), g.random(4)), x),
         ["Expand", "Add"],
     ),
+    "mask that an op broadcasts": (
+        lambda g, x: g.op2("add", _mask(g, (N, 6, 4)), x),
+        ["Add"],
+    ),
+    "mask that gives a size": (
+        lambda g, x: g.op2("add", _mask(g, (3, N, 6, 4)), x),
+        ["Expand", "Add"],
+    ),
+    "mask that is read as a whole": (
+        lambda g, x: g.op2(
+            "add", g.add1(Softmax(2), g.op2("mul", _mask(g, (N, 6, 4)), _mask(g, (N, 6, 4)))), x
+        ),
+        ["Expand", "Mul", "Softmax", "Add"],
+    ),
     "compared operand": (
         lambda g, x: g.add1(Compare("lt"), g.add1(Expand((N, 6, 4)), g.random(6, 1)), x),
         ["Less"],
@@ -157,8 +179,11 @@ def test_empty_tensor_reshape_keeps_its_shape() -> None:
         ([1, 2, 3], ["Slice"]),
         ([5, 3, 1], ["Slice"]),
         ([0, 1, 3], ["Gather"]),
-        ([1, 1], ["Gather"]),
-        ([[0], [1]], ["Gather"]),
+        ([1, 2, 2], ["Gather"]),
+        ([[3, 1], [0, 2]], ["Gather"]),
+        ([1, 1], ["Slice", "Expand"]),
+        ([[-1, 5], [5, 5]], ["Slice", "Reshape", "Expand"]),
+        ([[0], [1]], ["Slice", "Reshape"]),
     ],
 )
 def test_constant_indices(indices: object, expected: list[str]) -> None:

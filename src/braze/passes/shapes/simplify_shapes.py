@@ -16,11 +16,11 @@ from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.index.gather import Gather
 from braze.ops.move.concat_split import MAX_PIECES, Concat, Split
-from braze.ops.move.shape import Expand, Reshape, Tile, Transpose
+from braze.ops.move.shape import Expand, Reshape, Tile, Transpose, reshape
 from braze.ops.move.slice_pad import Pad, Slice
 from braze.ops.pointwise.cast import Cast
 from braze.ops.pointwise.compare import Compare, Where
-from braze.ops.pointwise.elementwise import Binary
+from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.ops.writing.axes import moves_only_unit_axes
 from braze.passes.base import PassContext
 from braze.passes.rewrite import NodeRewrite, operand, producer, rewrite_nodes
@@ -90,22 +90,26 @@ def _slice(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
 
 
 def _gather(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
-    """Constant indices in equal steps are a Slice; a single index also drops its axis."""
+    """Constant indices in equal steps are a Slice, the same one many times an Expand of it."""
     x, axis = operand(node), node.op.axis
     indices, size = editor.array(node.inputs[1]), x.shape[axis]
-    if indices is None or indices.ndim > 1 or not indices.size or not isinstance(size, int):
+    if indices is None or not indices.size or not isinstance(size, int):
         return None
     places = [int(i) for i in indices.reshape(-1)]
     places = [i + size if i < 0 else i for i in places]
     if min(places) < 0 or max(places) >= size:
         return None  # an error that the engine reports when it runs
     step = places[1] - places[0] if len(places) > 1 else 1
-    if step == 0 or any(b - a != step for a, b in pairwise(places)):
+    if any(b - a != step for a, b in pairwise(places)):
         return None
+    count = len(places) if step else 1
     starts, sizes, steps = [0] * x.type.rank, list(x.shape), [1] * x.type.rank
-    starts[axis], sizes[axis], steps[axis] = places[0], len(places), step
+    starts[axis], sizes[axis], steps[axis] = places[0], count, step or 1
     y = g.add1(Slice(tuple(starts), tuple(sizes), tuple(steps)), x)
-    return y if indices.ndim else g.add1(Reshape(node.output.shape), y)
+    if step:
+        return reshape(g, y, node.output.shape)
+    y = reshape(g, y, (*x.shape[:axis], *(1,) * indices.ndim, *x.shape[axis + 1 :]))
+    return g.add1(Expand(node.output.shape), y)
 
 
 def _pad(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
@@ -140,6 +144,9 @@ def _cast(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
     x, to = operand(node), node.op.to
     if x.dtype == to:
         return x
+    later = _expanded_later(node, editor, g)
+    if later is not None:
+        return later
     inner = producer(editor, x, Cast)
     if inner is None or (operand(inner).dtype, x.dtype) not in EXACT_CASTS:
         return None
@@ -148,7 +155,8 @@ def _cast(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
 
 
 def _broadcast_operands(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
-    """Read through Expands that the op's own broadcasting repeats."""
+    """Read through Expands that the op's own broadcasting repeats; where every operand can do with
+    less than the whole shape, the result is what is repeated."""
     for i, v in enumerate(node.inputs):
         inner = producer(editor, v, Expand)
         if inner is None:
@@ -157,7 +165,26 @@ def _broadcast_operands(node: Node, editor: GraphEditor, g: Rewriter) -> Value |
         shapes = [u.shape for u in inputs if u is not None]
         if _broadcasts_without_guard(shapes, node.output.shape):
             return g.add1(node.op, *inputs)
-    return None
+    return _expanded_later(node, editor, g)
+
+
+def _expanded_later(node: Node, editor: GraphEditor, g: Rewriter) -> Value | None:
+    """op(Expand(x), ..) as Expand(op(x, ..)) in front of ops that broadcast: a mask stays small."""
+    target, users = node.output.shape, editor.users_of(node.output)
+    if editor.is_output(node.output) or not all(type(u.op) in BROADCASTING for u in users):
+        return None
+    inner = [producer(editor, v, Expand) for v in node.inputs]
+    inputs = [
+        v if n is None else operand(n) for v, n in zip(node.inputs, inner, strict=True)
+    ]
+    shapes = [v.shape for v in inputs if v is not None]
+    if not any(inner) or any(len(s) > len(target) for s in shapes):
+        return None
+    for i in range(1, len(target) + 1):
+        if any(s[-i] not in (1, target[-i]) for s in shapes if len(s) >= i):
+            return None
+    small = g.add1(node.op, *inputs)
+    return None if small.shape == target else g.add1(Expand(target), small)
 
 
 def _broadcasts_without_guard(shapes: Sequence[Shape], target: Shape) -> bool:
@@ -168,6 +195,8 @@ def _broadcasts_without_guard(shapes: Sequence[Shape], target: Shape) -> bool:
             return False
     return all(len(s) <= len(target) for s in shapes)
 
+
+BROADCASTING: Final = (Binary, Compare, Where, Unary, Cast)
 
 REWRITES: Final[Mapping[type[Any], NodeRewrite]] = {
     Reshape: _reshape,
@@ -183,4 +212,5 @@ REWRITES: Final[Mapping[type[Any], NodeRewrite]] = {
     Binary: _broadcast_operands,
     Compare: _broadcast_operands,
     Where: _broadcast_operands,
+    Unary: _expanded_later,
 }
