@@ -15,7 +15,7 @@ from braze.codegen.cuda.backend import CudaBackend
 from braze.codegen.cuda.gluon.layout import GluonTile, gluon_tactic, gluon_tile, spread_order
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.shapes import Rows, Windows, product_shape
-from braze.codegen.cuda.gluon.tactics import TILES, boxes, gluon_tactics
+from braze.codegen.cuda.gluon.tactics import TILES, boxed, gluon_tactics
 from braze.codegen.cuda.packing import pack_constant, pack_rows
 from braze.codegen.cuda.target import CudaTarget
 from braze.core.config import EFFORTS
@@ -88,10 +88,12 @@ def test_weights_stand_in_the_order_of_the_registers() -> None:
     for block in (64, 128, 256):
         order = spread_order(block)
         assert sorted(order) == list(range(block))
-        # thread q of four has columns 8j + 2q and 8j + 2q + 1, for it neighbours
+        # thread q of four has columns 8j + 2q and 8j + 2q + 1: of every 32, for it neighbours
         for q in range(4):
             own = [8 * j + 2 * q + e for j in range(block // 8) for e in (0, 1)]
-            assert list(order[own]) == list(range(q * block // 4, (q + 1) * block // 4))
+            runs = order[own].reshape(-1, 8)
+            assert (runs == runs[:, :1] + np.arange(8)).all()
+            assert list(runs[:, 0]) == list(range(8 * q, block, 32))
     weight = np.random.default_rng(0).standard_normal((70, 40, 3, 1)).astype(np.float32)
     packed = pack_rows(weight, 64, 32).reshape(2, 64, 3, 64)
     back = np.empty_like(packed)
@@ -155,7 +157,7 @@ def test_what_is_taken() -> None:
 def test_boxes_waste_nothing_where_they_can(side: int, expected: int) -> None:
     shape = product_shape(half(harness.conv(128, side, side, (64, 64), (3, 3), pads=(1,) * 4)))
     assert isinstance(shape, Windows)
-    best = boxes(GluonTile(128, 64, 4, 4, 2), shape)[0]
+    best = boxed(GluonTile(128, 64, 4, 4, 2), shape)
     assert side % best.height == side % best.width == 0
     assert max(best.height, best.width) >= expected
 

@@ -2,9 +2,9 @@
 
 A warp group multiplies 64 rows by `columns` columns. Its instruction leaves a thread with the
 columns 8j + 2q + e, j = 0.., e = 0 and 1, q its number in four: never more than two neighbours.
-With channel q * columns / 4 + 2j + e as row 8j + 2q + e of the weight the same registers hold
-columns / 4 neighbouring channels, so that results are stored, and residuals read, 16 bytes at a
-time without passing through shared memory.
+With channel 8q + 2j + e of every 32 as row 8j + 2q + e of the weight the same registers hold eight
+neighbouring channels, and the four threads 32: results are stored, and residuals read, 64 bytes
+of a row at a time, without passing through shared memory.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from braze.core.dtypes import DType
 from braze.fusion.kernel import Tactic
 
+RUN, CHUNK = 8, 32  # neighbouring channels of a thread, and of the four that share a row
 DEPTH_BYTES = 128  # of one step along k: the widest swizzle of shared memory
 
 
@@ -63,7 +64,7 @@ def gluon_tile(tactic: Tactic) -> GluonTile:
 def spread_order(columns: int) -> NDArray[np.intp]:
     """The channel that stands in each row of a block of `columns` weight rows."""
     row = np.arange(columns)
-    return row % 8 // 2 * (columns // 4) + row // 8 * 2 + row % 2
+    return row // CHUNK * CHUNK + row % 8 // 2 * RUN + row % CHUNK // 8 * 2 + row % 2
 
 
 def _bits(low: int, high: int) -> list[int]:
@@ -73,15 +74,16 @@ def _bits(low: int, high: int) -> list[int]:
 
 def spread_layout(t: GluonTile) -> str:
     """The layout of the accumulators with their columns in channel order, as Gluon source."""
-    registers = [[0, c] for c in _bits(1, t.columns // 4)]
+    registers = [[0, c] for c in (*_bits(1, RUN), *_bits(CHUNK, t.columns))]
     registers += [[8, 0], *([r, 0] for r in _bits(16 * t.warps, t.rows))]
-    lanes = [[0, t.columns // 4], [0, t.columns // 2], [1, 0], [2, 0], [4, 0]]
+    lanes = [[0, RUN], [0, 2 * RUN], [1, 0], [2, 0], [4, 0]]
     warps = [[r, 0] for r in _bits(16, 16 * t.warps)]
     return f"gl.DistributedLinearLayout({registers}, {lanes}, {warps}, [], [{t.rows}, {t.columns}])"
 
 
 def spread(t: GluonTile, acc: str) -> str:
     """The accumulators in that layout: columns change names, nothing moves."""
-    turned = f"{acc}.reshape([{t.rows}, {t.columns // 8}, 4, 2]).permute([0, 2, 1, 3])"
+    parts = [t.rows, t.columns // CHUNK, 4, 4, 2]
+    turned = f"{acc}.reshape({parts}).permute([0, 1, 3, 2, 4])"
     block = f"{turned}.reshape([{t.rows}, {t.columns}])"
     return f"gl.convert_layout({block}, layout, assert_trivial=True)"

@@ -140,20 +140,26 @@ def _operand(job: _Job, rank: int) -> str:
     return f"gl.NVMMASharedLayout({DEPTH_BYTES}, {job.dtype.bits}, {rank})"
 
 
-def _copies(job: _Job, out: Source, pred: str) -> None:
-    """Start the copies of step `step` of a placed tile into slot `slot` of the ring."""
+def _copy_weight(job: _Job, out: Source, pred: str) -> None:
+    """Tell slot `slot` of the ring of all of step `step`, and start to copy the weight's part."""
     out.line("bar = full.index(slot)")
     out.line(f"mbarrier.expect(bar, {job.bytes}{pred})")
-    at = job.left.coordinates(out)
-    out.line(f"copy_box(map0, [{at}], bar, left.index(slot){pred})")
     at = f"column_tile * {job.tile.columns}, step * {depth_of(job.dtype)}"
     out.line(f"copy_box(map1, [{at}], bar, right.index(slot){pred})")
 
 
-def _place(job: _Job, out: Source) -> None:
-    out.line(f"row_tile = tile // {job.column_tiles}")
+def _copy_left(job: _Job, out: Source, pred: str) -> None:
+    """Start to copy the other part, that of a placed tile."""
+    at = job.left.coordinates(out)
+    out.line(f"copy_box(map0, [{at}], full.index(slot), left.index(slot){pred})")
+
+
+def _place(job: _Job, out: Source, rows: bool = True) -> None:
+    """Write where tile `tile` lies; rows: among the rows too."""
     out.line(f"column_tile = tile % {job.column_tiles}")
-    job.left.place(job.w, out)
+    if rows:
+        out.line(f"row_tile = tile // {job.column_tiles}")
+        job.left.place(job.w, out)
 
 
 def _scope(job: _Job) -> tuple[Scope, Val]:
@@ -210,34 +216,40 @@ def _finish(job: _Job, scope: Scope, row: Val) -> None:
 
 
 def _alone(job: _Job) -> list[str]:
-    """A program a tile."""
+    """A program a tile. No earlier launch writes weights: their first steps need not wait."""
     w, t = job.w, job.tile
     w.line(f"layout: gl.constexpr = {spread_layout(t)}")
     w.src.lines += _memory(job)
-    w.line(WAIT)
     w.line("tile = tl.program_id(0)")
     _place(job, w.src)
-    copy = "copy(map0, map1, left, right, full, tile, {}" + job.sizes + ")"
-    with w.src.block(f"for i in gl.static_range({t.stages - 1})"):
-        w.line(copy.format("i"))
+    weight = "copy_weight(map1, right, full, tile, {})"
+    left = "copy_left(map0, left, full, tile, {}" + job.sizes + ")"
+    for before, copy in ([], weight), ([WAIT], left):
+        for text in before:
+            w.line(text)
+        with w.src.block(f"for i in gl.static_range({t.stages - 1})"):
+            w.line(copy.format("i"))
     scope, row = _scope(job)
     w.emit.ahead(w.kernel.epilogue, scope)
     w.line(_accumulators(job))
     with w.src.block(f"for step in range({job.left.steps})"):
         for text in _multiply(job, f"step % {t.stages}", f"(step // {t.stages}) & 1"):
             w.line(text)
-        w.line(copy.format(f"step + {t.stages - 1}"))
+        for copy in (weight, left):
+            w.line(copy.format(f"step + {t.stages - 1}"))
     _finish(job, scope, row)
-    copying = Source()
-    _place(job, copying)
-    copying.line(f"slot = step % {t.stages}")
-    copying.line(f"some = step < {job.left.steps}")
-    _copies(job, copying, ", pred=some")
-    arguments = "map0, map1, left, right, full, tile, step" + job.sizes
-    return [
-        _function("copy", arguments, copying.lines),
-        _function("product", f"map0, map1, {job.pointers}", w.src.lines),
-    ]
+    pieces = []
+    for name, arguments, write in (
+        ("copy_weight", "map1, right, full, tile, step", _copy_weight),
+        ("copy_left", "map0, left, full, tile, step" + job.sizes, _copy_left),
+    ):
+        out = Source()
+        _place(job, out, rows=write is _copy_left)
+        out.line(f"slot = step % {t.stages}")
+        out.line(f"some = step < {job.left.steps}")
+        write(job, out, ", pred=some")
+        pieces.append(_function(name, arguments, out.lines))
+    return [*pieces, _function("product", f"map0, map1, {job.pointers}", w.src.lines)]
 
 
 def _specialized(job: _Job) -> list[str]:
@@ -271,7 +283,8 @@ def _produce(job: _Job) -> list[str]:
         _place(job, out)
         out.line(f"slot = at % {t.stages}")
         out.line(f"mbarrier.wait(empty.index(slot), ((at // {t.stages}) & 1) ^ 1)")
-        _copies(job, out, "")
+        _copy_weight(job, out, "")
+        _copy_left(job, out, "")
     return out.lines
 
 

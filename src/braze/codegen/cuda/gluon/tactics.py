@@ -22,6 +22,7 @@ TILES = (
     (128, 64, 4, 4, 2), (64, 64, 4, 4, 0), (64, 256, 4, 3, 0), (256, 128, 8, 4, 1),
     (128, 128, 4, 3, 0), (64, 256, 4, 4, 2), (256, 64, 8, 3, 0), (128, 256, 8, 4, 1),
     (64, 128, 4, 6, 2), (128, 256, 8, 3, 0), (256, 64, 8, 4, 1), (64, 64, 4, 8, 0),
+    (64, 32, 4, 6, 0), (64, 64, 4, 8, 2), (128, 64, 4, 8, 2), (64, 32, 4, 4, 0),
 )  # fmt: skip
 
 
@@ -29,31 +30,32 @@ def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tu
     """Tiles of a product, ranked by waste and by how they fill the card; none for what the
     template does not take."""
     shape = product_shape(kernel)
-    if not isinstance(shape, Rows):  # windows: not before a card has run them
+    if isinstance(shape, str):
         return ()
     found: list[tuple[float, int, GluonTile]] = []
     for sizes in TILES:
         tile = GluonTile(*sizes)
         if tile.stages * (tile.rows + tile.columns) * DEPTH_BYTES + BARRIERS > shared_bytes:
             continue
-        for t in [tile] if isinstance(shape, Rows) else boxes(tile, shape):
-            found.append((_cost(t, shape, depth_of(kernel.inputs[0].dtype)), len(found), t))
+        t = tile if isinstance(shape, Rows) else boxed(tile, shape)
+        found.append((_cost(t, shape, depth_of(kernel.inputs[0].dtype)), len(found), t))
     found.sort(key=lambda f: f[:2])
-    return tuple(gluon_tactic(t) for _, _, t in found[: max(1, effort.tactics)])
+    wanted = 1 if effort.tactics == 1 else 3 * effort.tactics
+    return tuple(gluon_tactic(t) for _, _, t in found[:wanted])
 
 
-def boxes(t: GluonTile, shape: Windows) -> list[GluonTile]:
-    """`t` with the boxes of pixels that waste the least, at most two; large and square ones, whose
-    windows share the most, first."""
-    found: list[tuple[int, int, int, GluonTile]] = []
-    for height in SIDES:
-        for width in SIDES:
-            if height * width <= t.rows:
-                box = replace(t, height=height, width=width)
-                waste = _row_tiles(box, shape)
-                found.append((waste, -height * width, abs(height - width), box))
-    found.sort(key=lambda f: f[:3])
-    return [f[-1] for f in found[:2]]
+def boxed(t: GluonTile, shape: Windows) -> GluonTile:
+    """`t` with the box of pixels that wastes the least, of these a large and square one, whose
+    windows share the most."""
+    found = [
+        replace(t, height=height, width=width)
+        for height in SIDES
+        for width in SIDES
+        if height * width <= t.rows
+    ]
+    return min(
+        found, key=lambda b: (_row_tiles(b, shape), -b.height * b.width, abs(b.height - b.width))
+    )
 
 
 def _row_tiles(t: GluonTile, shape: Rows | Windows) -> int:
