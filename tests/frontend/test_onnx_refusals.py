@@ -341,3 +341,22 @@ def test_remedy_for_a_condition_on_sizes() -> None:
     text = refused(proto, UnsupportedOpError, shapes={"x": ((1,), (2,), (4,))})
     assert "shapes={'x': (...,)}" in text
     import_model(proto, shapes={"x": ((3,), (4,), (5,))})
+
+
+@pytest.mark.parametrize(("op", "opset", "kind"), [
+    ("Identity", 9, TensorProto.BFLOAT16),  # bfloat16 from 13 on, where T became V
+    ("Relu", 9, TensorProto.BFLOAT16),
+    ("Clip", 11, TensorProto.INT32),
+])  # fmt: skip
+def test_types_ahead_of_the_opset_are_those_of_the_newest_version(
+    op: str, opset: int, kind: int
+) -> None:
+    x, y = info("x", [2], kind), info("y", [2], kind)
+    proto = model([helper.make_node(op, ["x"], ["y"], "n")], [x], [y], opset=opset)
+    assert import_model(proto).outputs
+
+
+def test_types_that_no_version_has_are_refused() -> None:
+    x, y = info("x", [2], TensorProto.BFLOAT16), info("y", [2], TensorProto.BFLOAT16)
+    with pytest.raises(ModelError, match=r"'n' \(Shrink\).*bfloat16, which this opset does not"):
+        import_model(model([helper.make_node("Shrink", ["x"], ["y"], "n")], [x], [y]))

@@ -22,10 +22,12 @@ import numpy as np
 
 from braze.core.dtypes import DType
 from braze.ir.graph import Graph, Node, Value
+from braze.ops.base import Op
 from braze.ops.evaluator import _Run
 from braze.ops.lowering import SUM_BLOCK, Pointwise, View
 from braze.ops.pointwise.activation import Gelu, Mish, Silu
 from braze.ops.pointwise.cast import Cast
+from braze.ops.pool.pool import LpPool
 from braze.ops.pool.unpool import Det
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
@@ -132,7 +134,8 @@ def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | Non
     log(sum) of a sum near 1 is as uncertain as the sum; x / 2 (1 + erf(x / sqrt 2)), as ONNX
     defines Gelu, is as uncertain as x where the erf is near -1; x tanh(softplus(x)) and
     x sigmoid(x) are x times something that is flushed far below 0. A determinant is a sum of
-    products of a number from each row, all of which are in the product of the rows' sums.
+    products of a number from each row, all of which are in the product of the rows' sums. Powers
+    under a root are flushed while their root is not small: the p-th root of n numbers flushed.
     """
     name = node.outputs[0].dtype.name
     op = node.op
@@ -147,7 +150,16 @@ def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | Non
     if isinstance(op, Det):
         (x,) = given.values()
         return ROUNDOFF[name][0] * np.abs(x).sum(-1).prod(-1)
+    if (power := _rooted(op)) > 1:
+        return float((_terms(node, given) * FLUSHED[name]) ** (1 / power))
     return None
+
+
+def _rooted(op: Op) -> int:
+    """Of which power an op sums before it takes the root; 1 for all others."""
+    if isinstance(op, Reduce) and op.kind == "l2":
+        return 2
+    return op.p if isinstance(op, LpPool) else 1
 
 
 # Ops whose result is one of their operands' elements or a small exact integer: no rounding.

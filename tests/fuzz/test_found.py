@@ -153,6 +153,19 @@ def test_small_weights_of_a_cubic_sample_are_known_to_their_own_size(target: str
         np.testing.assert_allclose(got, [first, second], rtol=2.0**-22, atol=0)
 
 
+@pytest.mark.parametrize(("size", "onesided"), [(2, 1), (4, 0), (8, 1), (12, 0)])
+def test_a_transform_at_quarter_turns_is_exact(size: int, onesided: int) -> None:
+    """The sine of half a turn was 1.2e-16: what is 0 was that much of the input."""
+    steps = (Step("DFT", ("x",), ("y",), {"axis": 1, "onesided": onesided}),)
+    case = Case(steps, {"x": Tensor("float32", (1, size, 1))}, ("y",), opset=17)
+    engine, _ = build(import_network(case.model(), shapes=case.shapes()), 1)
+    x = np.zeros((1, size, 1), np.float32)
+    x[0, 1] = 1
+    got = engine({"x": x})["y"][0, :, 1]
+    exact = [k for k in range(len(got)) if 4 * k % size == 0]
+    assert [got[k] for k in exact] == [(0, -1, 0, 1)[4 * k // size] for k in exact]
+
+
 # ------------------------------------------------------------------ nothing, and symbolic sizes
 
 

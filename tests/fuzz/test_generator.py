@@ -171,6 +171,20 @@ def test_what_is_flushed_inside_an_op_is_scaled_by_it() -> None:
     assert expectation(Case(steps, half, ("y",))).error(np.zeros(2, np.float16))[0] > 0.5
 
 
+@pytest.mark.parametrize(
+    ("step", "lost"),
+    [(Step("ReduceL2", ("x",), ("y",)), 3e-20),
+     (Step("LpPool", ("x",), ("y",), {"p": 3, "kernel_shape": (2,)}), 3e-14)],
+)  # fmt: skip
+def test_powers_are_flushed_while_their_root_is_not_small(step: Step, lost: float) -> None:
+    """The cube of 3e-14 is 0 in float32: its root cannot be known; that of 1e-10 can."""
+    for size, factor in ((lost, 0.0), (lost * 1e5, 0.99)):
+        x = {"x": Tensor("float32", (1, 1, 2), values=(size, size))}
+        want = expectation(replace(small_case(step), inputs=x))
+        error = want.error((factor * want.exact).astype(np.float32))[0]
+        assert (error < 1) == (factor == 0)
+
+
 @pytest.mark.parametrize("op", ["ReduceLogSumExp", "LogSoftmax"])
 def test_the_logarithm_of_a_sum_near_one_is_known_to_a_roundoff_of_one(op: str) -> None:
     """exp(0) + exp(-14): the larger term is 0, which no roundoff of its own can disturb."""

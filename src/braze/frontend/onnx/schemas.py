@@ -91,11 +91,16 @@ def _allowed_types(schema: Any) -> dict[str, frozenset[str]]:
     of the version that allows them.
     """
     newest = onnx.defs.get_schema(schema.name, schema.domain)
-    types: dict[str, frozenset[str]] = {}
-    for s in (schema, newest):
-        for c in s.type_constraints:
-            known = types.get(c.type_param_str, frozenset())
-            types[c.type_param_str] = known | frozenset(c.allowed_type_strs)
+    types, later = (
+        {c.type_param_str: frozenset(c.allowed_type_strs) for c in s.type_constraints}
+        for s in (schema, newest)
+    )
+    names = {(name, name) for name in types}
+    # the newest version may call the type of the same input otherwise (Identity's T became V)
+    names |= {(p.type_str, q.type_str) for p, q in zip(schema.inputs, newest.inputs, strict=False)}
+    for name, new in names:
+        if name in types:
+            types[name] |= later.get(new, frozenset())
     return types
 
 

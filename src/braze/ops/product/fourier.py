@@ -48,22 +48,31 @@ def dft_matrix(length: int, size: int, parts: int, inverse: bool, onesided: bool
     if inverse and onesided:
         k = np.arange(size).reshape(1, -1)
         n = n[: size // 2 + 1]
-        angle = 2 * np.pi * ((n * k) % size) / size
+        cos, sin = _circle(n * k, size)
         # inner bins stand for themselves and their conjugate
         weight = np.where((n == 0) | (2 * n == size), 1.0, 2.0) / size
-        rows = np.stack([weight * np.cos(angle), -weight * np.sin(angle)], axis=1)
+        rows = np.stack([weight * cos, -weight * sin], axis=1)
         out = np.zeros((length, 2, size))
         out[: len(rows)] = rows
         return out.reshape(length * 2, size)
     results = size // 2 + 1 if onesided else size
     k = np.arange(results).reshape(1, -1)
-    angle = 2 * np.pi * ((n * k) % size) / size
-    cos, sin = np.cos(angle), sign * np.sin(angle)
+    cos, sin = _circle(n * k, size)
+    sin = sign * sin
     out = np.zeros((length, parts, results, 2))
     out[: len(n), 0, :, 0], out[: len(n), 0, :, 1] = cos, sin
     if parts == 2:
         out[: len(n), 1, :, 0], out[: len(n), 1, :, 1] = -sin, cos
     return out.reshape(length * parts, results * 2) / (size if inverse else 1)
+
+
+def _circle(steps: Array, size: int) -> tuple[Array, Array]:
+    """Cosine and sine of steps / size turns; whole numbers at quarter turns, where the angle's
+    rounding would leave 1e-16 for 0."""
+    place = steps % size
+    angle, quarter = 2 * np.pi * place / size, 4 * place % size == 0
+    cos, sin = np.cos(angle), np.sin(angle)
+    return np.where(quarter, np.rint(cos), cos), np.where(quarter, np.rint(sin), sin)
 
 
 def _transform(
