@@ -311,3 +311,19 @@ def test_planes_become_pixels(channels: int) -> None:
             for tactic in loop_tactics(flag, CpuTarget(isa, 2), EFFORTS[3]):
                 _, (got,) = run(flag, [x[0].copy()], {"n": n}, isa, tactic)
                 np.testing.assert_array_equal(got, x[0].T > 0)
+
+
+@pytest.mark.parametrize("isa", host_isas())
+def test_long_sums_over_leading_axes_are_accurate(isa: str) -> None:
+    """The means of channels-last images: one number of each row, so lanes shorten no chain."""
+    n, width = 200_704, 16
+    x = np.full((n, width), np.float32(0.1))
+    want = x.astype(np.float64).sum(0)
+    known, unknown = reduce_leading("sum", n, width), reduce_leading("sum", N, width)
+    for workers in (1, 3):
+        _, (got,) = run(known, [x], {}, isa, workers=workers)
+        # 32 + 32 + 196 additions in a chain, whose roundoffs of equal terms add up: a chain of
+        # 32 and one of 6,272 were off by 1e-5
+        np.testing.assert_allclose(got, want, rtol=4e-6)
+        _, (same,) = run(unknown, [x], {"n": n}, isa, workers=workers)
+        np.testing.assert_array_equal(same, got)

@@ -1,7 +1,9 @@
 """Passes over the inner axes of a nest, and the emitters of groups of lanes.
 
-Long sums are cut into blocks whose partial sums are added up: the error of a sum grows with its
-longest chain of additions, and the cut depends on sizes only, never on workers or lanes.
+Long sums are cut into blocks whose partial sums are added up, and those of a great many blocks in
+blocks again: the error of a sum grows with its longest chain of additions. The cut depends on sizes
+only, never on workers or lanes; a size that is not known is cut as if it were large, which gives
+the bits of the cut that it needs, as what is added then is one part.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.loops.normal_form import Form
 from braze.codegen.cpu.loops.reduce import State
 from braze.codegen.cpu.loops.schedule import Schedule
-from braze.core.dims import Dim
+from braze.core.dims import Dim, floordiv
 from braze.expr.affine import content
 from braze.expr.scalar import Expr
 
@@ -24,6 +26,7 @@ from braze.expr.scalar import Expr
 Step = Callable[[Emitter, int, State], State]
 # additions in one chain before its partial sum is put aside
 _CHAIN = 32
+_LEVELS = 2  # of blocks
 
 
 class Passes:
@@ -124,30 +127,26 @@ class Passes:
             return self._inner_axes(deeper, axes[1:], now, step, blocks)
 
         extent = self.extents[axes[0]]
-        short = isinstance(extent, int) and extent <= _CHAIN
-        return self._count(self.fn.dim(extent), 1, states, body, blocks and not short)
+        levels = _levels(extent) if blocks else 0
+        return self._count((i64(0), self.fn.dim(extent), 1), states, body, levels)
 
     def _count(
         self,
-        stop: ir.Value,
-        step: int,
+        over: tuple[ir.Value, ir.Value, int],
         states: list[State],
         body: Callable[[ir.Value, list[State]], list[State]],
-        blocks: bool,
+        levels: int,
     ) -> list[State]:
-        """for index in range(0, stop, step): states = body(index, states); perhaps in blocks."""
-
-        def run(begin: ir.Value, end: ir.Value, start: list[State]) -> list[State]:
-            with self.fn.carry_loop(begin, end, step, _flat(start)) as it:
-                it.next = _flat(body(it.index, _like(start, it.values)))
-            return _like(start, it.results)
-
-        if not blocks:
-            return run(i64(0), stop, states)
-        length = i64(_CHAIN * step)
-        with self.fn.carry_loop(0, stop, _CHAIN * step, _flat(states)) as it:
-            end = self.fn.minimum(self.fn.builder.add(it.index, length), stop)
-            part = run(it.index, end, states)
+        """for index in range(*over): states = body(index, states); in so many levels of blocks."""
+        begin, end, step = over
+        if levels == 0:
+            with self.fn.carry_loop(begin, end, step, _flat(states)) as it:
+                it.next = _flat(body(it.index, _like(states, it.values)))
+            return _like(states, it.results)
+        length = _CHAIN**levels * step
+        with self.fn.carry_loop(begin, end, length, _flat(states)) as it:
+            stop = self.fn.minimum(self.fn.builder.add(it.index, i64(length)), end)
+            part = self._count((it.index, stop, step), states, body, levels - 1)
             it.next = _flat(self._added(_like(states, it.values), part))
         return _like(states, it.results)
 
@@ -171,8 +170,9 @@ class Passes:
             groups = [self._group(row, index, k) for k in range(unroll)]
             return [step(g, k, now[k]) for k, g in enumerate(groups)]
 
-        short = isinstance(extent, int) and extent <= _CHAIN * width * unroll
-        wide = self._count(whole, width * unroll, states[:-1], vectors, blocks and not short)
+        step_of_all = width * unroll
+        levels = _levels(floordiv(extent, step_of_all)) if blocks else 0
+        wide = self._count((i64(0), whole, step_of_all), states[:-1], vectors, levels)
         states = [*wide, states[-1]]
         if content(extent) % (width * unroll) == 0:
             return states
@@ -201,6 +201,13 @@ class Passes:
             return size
         b = self.fn.builder
         return b.mul(b.sdiv(size, i64(step)), i64(step))
+
+
+def _levels(count: Dim) -> int:
+    """Levels of blocks for `count` additions."""
+    if not isinstance(count, int):
+        return _LEVELS
+    return next(n for n in range(_LEVELS + 1) if n == _LEVELS or count <= _CHAIN ** (n + 1))
 
 
 def _flat(states: Sequence[State]) -> State:
