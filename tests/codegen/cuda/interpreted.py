@@ -182,7 +182,7 @@ def test_stems(
 
 
 @pytest.mark.parametrize("kind", ["relu", "residual", "middle"])
-@pytest.mark.parametrize("tile", [WindowTile(4, 16, 1, 4), WindowTile(2, 32, 4, 4)])
+@pytest.mark.parametrize("tile", [WindowTile(4, 16, 1, 4), WindowTile(2, 32, 4, 4, True)])
 @pytest.mark.parametrize(
     ("images", "channels", "size", "strides", "dilations", "pads"),
     [

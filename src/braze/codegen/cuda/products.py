@@ -29,6 +29,7 @@ LARGEST_SPLIT_TILE = 64 * 128
 # workspace of a split sum; more would not stay in the cache
 MOST_WORKSPACE = 32 << 20
 LINE_BYTES = 128
+FEWEST_ROWS = 16  # of a tile
 A_KIND = 4  # candidates with the same rows and columns
 # What `_cost` adds up, in microseconds, for 64 x 64 outputs (area), 128 rows and columns together
 # (edge) and 128 bytes of each: fitted to 743 times of float16 products and convolutions on an H200,
@@ -71,9 +72,9 @@ def product_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> 
     )
     wanted = 1 if effort.tactics == 1 else 6 * effort.tactics
     kept: list[Tile] = []
-    of_kind: dict[tuple[int, int], int] = {}
+    of_kind: dict[tuple[int, int, int], int] = {}
     for _, _, t in ranked:
-        kind = (t.rows, t.columns)
+        kind = (t.rows, t.columns, t.depth if t.rows == FEWEST_ROWS else 0)
         if of_kind.get(kind, 0) < A_KIND:
             of_kind[kind] = of_kind.get(kind, 0) + 1
             kept.append(t)
@@ -131,6 +132,8 @@ def _blocks(p: _Problem) -> list[int]:
     line, least = LINE_BYTES // size, 16 if size > 1 else 32
     whole = max(least, 1 << (max(1, channels) - 1).bit_length())
     found = {min(whole, line)} | ({min(whole, 2 * line)} if size <= 2 else set())
+    if p.rows <= FEWEST_ROWS and size <= 2:  # what is in flight is all that counts
+        found |= {min(whole, 4 * line), min(whole, 8 * line)}
     # 96 channels are three steps of 32, and would be two of 64 of which a quarter is nothing
     if channels % line and channels % (line // 2) == 0:
         found.add(max(least, line // 2))

@@ -22,12 +22,15 @@ MULTIPROCESSORS = 132  # what tile sizes aim to fill; a guess is enough where no
 UNKNOWN_SIZE = 1024
 LARGEST_BLOCK = 8192
 RUNS = (1, 2, 4, 7, 8)  # neighbouring outputs of a depthwise window
+MOST_WRITTEN_OUT = 64  # loads of a depthwise window
+START = 0.127  # microseconds in which a multiprocessor starts a program
+BYTES_A_MICROSECOND = 3.5e6
 
 # queries, keys, warps, stages
 ATTENTION_TILES = (
-    (16, 64, 4, 2), (16, 128, 4, 2), (32, 64, 4, 2), (32, 128, 4, 2), (64, 32, 4, 3),
-    (64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 4, 2), (128, 32, 4, 3), (128, 64, 8, 2),
-    (128, 64, 4, 3), (128, 128, 8, 2),
+    (16, 64, 4, 2), (16, 128, 4, 2), (16, 128, 4, 3), (16, 256, 4, 2), (32, 64, 4, 2),
+    (32, 128, 4, 2), (64, 32, 4, 3), (64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 4, 2),
+    (128, 32, 4, 3), (128, 64, 8, 2), (128, 64, 4, 3), (128, 128, 8, 2),
 )  # fmt: skip
 
 
@@ -97,46 +100,69 @@ def _attention_cost(spec: AttentionSpec, t: Tile) -> float:
 
 
 def window_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...]:
-    """Tiles of a depthwise convolution: longer runs where there are enough of them."""
+    """Tiles of a depthwise convolution, by an estimate; each also with all lines written out."""
     spec = kernel.spec
     assert isinstance(spec, ConvSpec)
-    pixels = math.prod(known(d) for d in (spec.batch, *spec.out_spatial))
     channels = min(128, 1 << (spec.out_channels - 1).bit_length())
     found: list[tuple[float, WindowTile]] = []
     for run in RUNS:
         for runs in (4, 8, 16, 32):
-            for wide in {channels, max(8, channels // 2), max(8, channels // 4)}:
-                warps = 4 if runs * wide >= 1024 else 2 if runs * wide >= 512 else 1
-                t = WindowTile(runs, wide, run, warps)
-                found.append((_window_cost(spec, t, pixels), t))
+            for wide in (16, 32, 64, 128):
+                for warps in (1, 2, 4):
+                    each = runs * wide // (32 * warps)
+                    if wide > max(16, channels) or not 2 <= each <= 16:
+                        continue
+                    t = WindowTile(runs, wide, run, warps)
+                    found.append((_window_cost(kernel, spec, t), t))
     found.sort(key=lambda f: (f[0], f[1].run, f[1].runs, f[1].channels))
-    kept = [t for _, t in found[: 1 if effort.tactics == 1 else 3 * effort.tactics]]
+    kept = [t for _, t in found[: 1 if effort.tactics == 1 else 2 * effort.tactics]]
+    lines = math.prod(spec.kernel[:-1])
+    both = []
+    for t in kept:
+        short = effort.tactics > 1 and lines * _window_loads(spec, t) <= MOST_WRITTEN_OUT
+        both += [t, replace(t, whole=True)] if short else [t]
     return tuple(
         Tactic(
             "window",
-            (("runs", t.runs), ("channels", t.channels), ("run", t.run), ("warps", t.warps)),
+            (
+                ("runs", t.runs), ("channels", t.channels), ("run", t.run), ("warps", t.warps),
+                ("whole", int(t.whole)),
+            ),
         )
-        for t in kept
-    )
+        for t in both
+    )  # fmt: skip
 
 
 def window_of(tactic: Tactic) -> WindowTile:
     """The tile of a tactic."""
     p = {k: int(v) for k, v in tactic.parameters}
-    return WindowTile(p["runs"], p["channels"], p["run"], p["warps"])
+    return WindowTile(p["runs"], p["channels"], p["run"], p["warps"], bool(p["whole"]))
 
 
-def _window_cost(spec: ConvSpec, t: WindowTile, pixels: int) -> float:
-    """Relative time: loads and sums of a program, in waves over the card."""
-    last = known(spec.out_spatial[-1])
-    runs = pixels // max(1, last) * math.ceil(last / t.run)
-    programs = math.ceil(runs / t.runs) * math.ceil(spec.out_channels / t.channels)
-    taps, lines = spec.kernel[-1], math.prod(spec.kernel[:-1])
-    loads = min(taps * t.run, (t.run - 1) * spec.strides[-1] + taps)
-    a_thread = t.runs * t.channels / (32 * t.warps)
-    work = lines * a_thread * (loads * 1.5 + taps * t.run) + lines * 40
-    at_once = MULTIPROCESSORS * 32 // t.warps
-    return work * max(1.0, programs / at_once) + 100
+def _window_loads(spec: ConvSpec, t: WindowTile) -> int:
+    """Loads of a line of the window for one run."""
+    taps = spec.kernel[-1]
+    return min(taps * t.run, (t.run - 1) * spec.strides[-1] + taps)
+
+
+def _window_cost(kernel: AnchorKernel, spec: ConvSpec, t: WindowTile) -> float:
+    """Microseconds, fitted to 220 times on an H200 (within 18 %): the chain of a program's lines or
+    what all on a multiprocessor load and add, in waves; the start of each program; or memory."""
+    last, lines = known(spec.out_spatial[-1]), math.prod(spec.kernel[:-1])
+    groups = math.prod(known(d) for d in (spec.batch, *spec.out_spatial[:-1]))
+    programs = math.ceil(groups * math.ceil(last / t.run) / t.runs)
+    programs *= math.ceil(spec.out_channels / t.channels)
+    loads, each = _window_loads(spec, t), t.runs * t.channels / (32 * t.warps)
+    alone = lines * (0.028 + loads * (0.034 + 0.0059 * each))
+    busy = lines * t.warps * each * (0.0005 * loads + 0.0002 * spec.kernel[-1] * t.run)
+    together = min(32, 64 // t.warps)
+    full, rest = divmod(programs, MULTIPROCESSORS * together)
+    chain = full * max(alone, together * busy)
+    if rest:
+        chain += max(alone, math.ceil(rest / MULTIPROCESSORS) * busy)
+    count = sum(math.prod(known(d) for d in s.shape) for s in (kernel.inputs[0], kernel.output))
+    memory = count * kernel.output.dtype.itemsize / BYTES_A_MICROSECOND
+    return max(chain + START * programs / MULTIPROCESSORS, memory)
 
 
 def select_tactics(effort: Effort) -> tuple[Tactic, ...]:
@@ -201,16 +227,19 @@ def _reducing(nest: LoopNest, outer: int, inner: int) -> list[Blocks]:
 
 
 def _rows(outer: int, whole: int) -> list[Blocks]:
-    """Blocks of whole rows, by a rough time: waves of warps, elements a thread, and a barrier
-    where several warps share a row."""
+    """Blocks of whole rows by a rough time in microseconds: the start of every program, and in each
+    wave the latency of memory, rows that a warp reduces one after the other, and elements."""
     found = []
     for rows in (1, 2, 4, 8, 16):
         for warps in (1, 2, 4, 8):
             each = rows * whole / (32 * warps)
             if not 1 <= each <= 32 or (rows > 1 and rows > outer):
                 continue
-            waves = math.ceil(outer / rows) * warps / (48 * MULTIPROCESSORS)
-            time = max(1.0, waves) * (1 + 0.03 * each + (0.3 if warps > 1 else 0.0))
+            programs = math.ceil(outer / rows)
+            waves = math.ceil(programs / (MULTIPROCESSORS * min(32, 64 // warps)))
+            in_turn = max(1.0, rows / max(1, 256 * warps // whole))
+            time = START * programs / MULTIPROCESSORS
+            time += waves * (0.6 + 0.15 * in_turn + 0.01 * each)
             found.append((time, (rows, whole, warps)))
     return [block for _, block in sorted(found)]
 

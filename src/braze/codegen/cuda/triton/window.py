@@ -23,12 +23,14 @@ from braze.ops.lowering import ConvSpec
 
 @dataclass(frozen=True, slots=True)
 class WindowTile:
-    """runs x channels a program, `run` outputs a run."""
+    """runs x channels a program, `run` outputs a run; whole: all lines of the window are written
+    out, so that their loads do not wait for one another."""
 
     runs: int
     channels: int
     run: int
     warps: int
+    whole: bool = False
 
 
 def is_depthwise(spec: ConvSpec) -> bool:
@@ -80,7 +82,8 @@ def _lines(
     taps, kind = spec.kernel[-1], axes[0].type
     lines, (pitch, offset) = math.prod(spec.kernel[:-1]), pixels_of(spec)
     stride, step, pad = spec.strides[-1], spec.dilations[-1], spec.pads[len(spec.kernel) - 1]
-    with w.src.block(f"for line in range(0, {lines})"):
+    span = "tl.static_range" if tile.whole else "range"
+    with w.src.block(f"for line in {span}(0, {lines})"):
         at, inside = axes[0].text, []
         for i in range(len(spec.kernel) - 1):
             after = math.prod(spec.kernel[i + 1 : -1])
