@@ -32,13 +32,18 @@ LINE_BYTES = 128
 FEWEST_ROWS = 16  # of a tile
 A_KIND = 4  # candidates with the same rows and columns
 # What `_cost` adds up, in microseconds, for 64 x 64 outputs (area), 128 rows and columns together
-# (edge) and 128 bytes of each: fitted to 743 times of float16 products and convolutions on an H200,
-# which it meets within 16 % (one standard deviation); the first in rank is 3 % behind the best.
-STEP, STEP_AREA, STEP_EDGE = 0.11, 0.025, 0.081  # one program alone
-BUSY_AREA, BUSY_EDGE = 0.021, 0.196  # each of several on a multiprocessor
-END = 0.387
-SPLIT, SPLIT_AREA, SPLIT_PART = 1.51, 0.147, 0.12
-LARGE = 1.25  # tiles beyond 128 x 128 never came first
+# (edge) and 128 bytes of each: fitted to 1,129 times of float16 products and convolutions on an
+# H200, which it meets within 13 % (one standard deviation); the first in rank is 4 % behind the
+# best of what was measured.
+STEP, STEP_AREA, STEP_EDGE = 0.065, 0.087, 0.034  # one program alone
+BUSY_AREA, BUSY_EDGE = 0.057, 0.126  # each of several on a multiprocessor
+NARROW, NARROW_ROWS = 1.5, 64  # tiles of fewer rows do without the widest instructions
+START = 0.071  # of a program on a multiprocessor
+END = 0.255
+SPLIT, SPLIT_AREA, SPLIT_PART = 1.62, 0.157, 0.116
+HIDDEN = 0.15  # of the shorter of work and memory that still shows
+LARGE = 1.25  # tiles beyond 128 rows or 128 x 128 never came first
+BYTES_A_MICROSECOND = 4.0e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class _Problem:
     splits: bool
     spec: MatmulSpec | ConvSpec
     precision: str
+    memory: float  # microseconds that all tensors take from memory
 
     def steps(self, block: int) -> int:
         if isinstance(self.spec, ConvSpec):
@@ -101,7 +107,10 @@ def _problem(kernel: AnchorKernel, effort: Effort) -> _Problem:
         depth = math.prod(spec.kernel) * (spec.in_channels // spec.groups)
     splits = all(isinstance(d, int) for d in sizes)
     precision = "ieee" if element is not F32 else "tf32" if effort.tf32 else "tf32x3"
-    return _Problem(template, batch, rows, columns, depth, element, splits, spec, precision)
+    tensors = (*kernel.inputs, kernel.output)
+    count = sum(math.prod(known(d) for d in t.shape) * t.dtype.itemsize for t in tensors)
+    known_sizes = (template, batch, rows, columns, depth, element, splits, spec, precision)
+    return _Problem(*known_sizes, count / BYTES_A_MICROSECOND)
 
 
 def _tiles(p: _Problem, shared_bytes: int) -> Iterator[Tile]:
@@ -164,9 +173,13 @@ def _cost(p: _Problem, t: Tile) -> float:
     if rest:
         chain += max(alone, min(together, math.ceil(rest / MULTIPROCESSORS)) * shared)
     chain *= math.ceil(p.steps(t.depth) / t.split) * lines
+    chain *= NARROW if t.rows < NARROW_ROWS else 1.0
+    chain += START * math.ceil(programs / MULTIPROCESSORS)
     end = END * area * max(1.0, programs / MULTIPROCESSORS)
     exchange = SPLIT + t.split * (SPLIT_AREA * area + SPLIT_PART) if t.split > 1 else 0.0
-    return (chain + end + exchange) * (LARGE if t.rows * t.columns > 128 * 128 else 1.0)
+    large = LARGE if t.rows > 128 or t.rows * t.columns > 128 * 128 else 1.0
+    main = max(chain, p.memory) + HIDDEN * min(chain, p.memory)
+    return (main + end + exchange) * large
 
 
 def _together(p: _Problem, t: Tile) -> int:
