@@ -16,9 +16,11 @@ from braze.codegen.cuda.gluon.tactics import TILES
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, sym
-from braze.core.dtypes import BF16, F16, DType
+from braze.core.dtypes import BF16, F16
 from braze.engine.write import write_file
+from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel
+from braze.ops.lowering import ConvSpec, MatmulSpec, Operand
 from braze.runtime.engine import Engine
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.forced import RANGES, forced_plan, two_products
@@ -33,13 +35,16 @@ pytestmark = pytest.mark.skipif(
 KINDS = [k for k in harness.EPILOGUES if k != "exp"]  # which leaves the range of 16-bit floats
 # a few roundings of the element type on sums of up to 700 normal values
 TOLERANCE = {F16: 3e-2, BF16: 2e-1}
+ALONE, ONE, TWO = (
+    GluonTile(64, 64, 4, 4, 0),
+    GluonTile(256, 64, 8, 4, 1),
+    GluonTile(64, 64, 4, 8, 2),
+)
+tiles = pytest.mark.parametrize("tile", [ALONE, TWO], ids=["alone", "turns"])
 
 
 def name(t: GluonTile) -> str:
     return f"{t.rows}x{t.columns}w{t.warps}s{t.stages}c{t.consumers}"
-
-
-tiles = pytest.mark.parametrize("tile", [GluonTile(*t) for t in TILES], ids=name)
 
 
 def check(kernel: AnchorKernel, tile: GluonTile, env: dict[str, int]) -> None:
@@ -60,52 +65,87 @@ def check(kernel: AnchorKernel, tile: GluonTile, env: dict[str, int]) -> None:
 
 
 @tiles
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rows", [M, 200])
-def test_products(rows: Dim, kind: str, dtype: DType, tile: GluonTile) -> None:
-    kernel = typed(harness.matmul((), rows, 160, 328, kind=kind), dtype)
+@pytest.mark.parametrize(("turn", "kind"), list(enumerate(KINDS)), ids=KINDS)
+def test_epilogues(turn: int, kind: str, tile: GluonTile) -> None:
+    rows: Dim = M if turn % 2 else 200
+    kernel = typed(harness.matmul((), rows, 160, 328, kind=kind), (F16, BF16)[turn // 2 % 2])
     check(kernel, tile, {"m": 77})
 
 
-@tiles
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("sizes", [(1, 64, 8), (333, 200, 64), (128, 20, 40), (700, 512, 640)])
+@pytest.mark.parametrize("sizes", TILES, ids=lambda t: name(GluonTile(*t)))
+def test_every_tile(sizes: tuple[int, int, int, int, int]) -> None:
+    """A window, which has more to it than a product, with partial tiles everywhere."""
+    kernel = typed(
+        harness.conv(M, 14, 13, (72, 96), (3, 3), pads=(1, 1, 1, 1), kind="residual"), F16
+    )
+    check(kernel, replace(GluonTile(*sizes), height=4, width=4), {"m": 3})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "turned", "tile"),
+    [
+        ((1, 64, 8), False, ALONE), ((333, 200, 64), True, TWO), ((128, 20, 40), False, ONE),
+        ((700, 512, 640), True, ALONE), ((700, 512, 640), False, TWO),
+    ],
+)  # fmt: skip
 def test_sizes(sizes: tuple[int, int, int], turned: bool, tile: GluonTile) -> None:
     """One row, one step, whole tiles, columns that are no multiple of 16 bytes."""
-    kernel = typed(harness.matmul((), *sizes, turned=turned, kind="residual"), F16)
-    check(kernel, tile, {})
+    check(typed(harness.matmul((), *sizes, turned=turned, kind="residual"), F16), tile, {})
+
+
+def test_batches_of_rows() -> None:
+    check(typed(harness.matmul((3, M), 50, 72, 136, kind="residual"), F16), TWO, {"m": 5})
 
 
 @tiles
-def test_batches_of_rows(tile: GluonTile) -> None:
-    kernel = typed(harness.matmul((3, M), 50, 72, 136, kind="residual"), F16)
-    check(kernel, tile, {"m": 5})
+def test_slices_are_read_in_place(tile: GluonTile) -> None:
+    """Rows and pixels of a wider tensor, whose other channels are infinite."""
+    kernel = typed(harness.matmul((), 70, 64, 72, kind="residual"), F16)
+    assert isinstance(kernel.spec, MatmulSpec)
+    wide = TensorSpec(F16, (70, 128))
+    spec = replace(kernel.spec, lhs=Operand(0, (128, 1), 16))
+    sliced(replace(kernel, spec=spec, inputs=(wide, *kernel.inputs[1:])), slice(16, 88), tile)
+    for strides in ((1, 1), (2, 2)):
+        kernel = harness.conv(
+            2, 14, 10, (64, 40), (3, 3), strides=strides, pads=(1, 1, 1, 1), kind="residual"
+        )
+        kernel = typed(kernel, F16)
+        assert isinstance(kernel.spec, ConvSpec)
+        wide = TensorSpec(F16, (2, 14, 10, 104))
+        data = Operand(0, (14 * 10 * 104, 10 * 104, 104, 1), 24)
+        wider = replace(
+            kernel, spec=replace(kernel.spec, data=data), inputs=(wide, *kernel.inputs[1:])
+        )
+        sliced(wider, slice(24, 88), replace(tile, height=2, width=4))
 
 
-@tiles
-@pytest.mark.parametrize("kind", ["residual", "rows", "middle"])
-def test_pixels(kind: str, tile: GluonTile) -> None:
-    kernel = typed(harness.conv(M, 13, 9, (72, 144), (1, 1), kind=kind), F16)
-    check(kernel, tile, {"m": 3})
+def sliced(kernel: AnchorKernel, channels: slice, tile: GluonTile) -> None:
+    """What lies beside the slice changes nothing, and it is right."""
+    inputs = harness.random_inputs(kernel, {})
+    (want,) = run_kernel(kernel, inputs, {})
+    rest = np.full_like(inputs[0], np.inf)
+    rest[..., channels] = inputs[0][..., channels]
+    inputs[0] = rest
+    source = gluon_source(kernel, tile)
+    for slot, packing in source.packings:
+        inputs[slot] = pack_constant(inputs[slot], packing)
+    (got,), _ = run([source], inputs, [kernel.output], {})
+    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=3e-2, atol=3e-2)
 
 
-def boxes_of(tile: GluonTile) -> list[GluonTile]:
-    """The tile with three kinds of boxes: of one image, of several, of lines."""
-    found = [(8, 8), (2, 2), (1, 16)]
-    return [replace(tile, height=h, width=w) for h, w in found]
+@pytest.mark.parametrize("kind", ["residual", "rows"])
+def test_pixels(kind: str) -> None:
+    check(typed(harness.conv(M, 13, 9, (72, 144), (1, 1), kind=kind), F16), ONE, {"m": 3})
 
 
-@tiles
 @pytest.mark.parametrize(
-    ("size", "channels", "window", "strides", "dilations", "pads"),
+    ("size", "channels", "window", "strides", "dilations", "pads", "box"),
     [
-        ((14, 14), (72, 96), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
-        ((9, 13), (64, 72), (3, 2), (1, 1), (2, 1), (2, 0, 1, 1)),
-        ((14, 10), (64, 64), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
-        ((14, 10), (128, 64), (1, 1), (2, 2), (1, 1), (0, 0, 0, 0)),
-        ((12, 9), (40, 64), (5, 3), (2, 1), (1, 1), (2, 1, 1, 0)),
-        ((7, 12), (64, 40), (2, 4), (1, 2), (1, 1), (0, 1, 0, 1)),
+        ((9, 13), (64, 72), (3, 2), (1, 1), (2, 1), (2, 0, 1, 1), (8, 8)),
+        ((14, 10), (64, 64), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), (2, 2)),
+        ((14, 10), (128, 64), (1, 1), (2, 2), (1, 1), (0, 0, 0, 0), (1, 16)),
+        ((12, 9), (40, 64), (5, 3), (2, 1), (1, 1), (2, 1, 1, 0), (8, 8)),
+        ((7, 12), (64, 40), (2, 4), (1, 2), (1, 1), (0, 1, 0, 1), (2, 2)),
     ],
 )
 def test_windows(
@@ -115,25 +155,22 @@ def test_windows(
     strides: tuple[int, int],
     dilations: tuple[int, int],
     pads: tuple[int, int, int, int],
-    tile: GluonTile,
+    box: tuple[int, int],
 ) -> None:
     kernel = harness.conv(
         M, *size, channels, window,
         strides=strides, dilations=dilations, pads=pads, kind="residual",
     )  # fmt: skip
-    for box in boxes_of(tile):
-        check(typed(kernel, F16), box, {"m": 3})
+    for tile in (ALONE, TWO):
+        check(typed(kernel, F16), replace(tile, height=box[0], width=box[1]), {"m": 3})
 
 
-@tiles
-def test_images_of_any_size(tile: GluonTile) -> None:
-    kernel = harness.conv(
-        M, sym("h"), sym("w"), (64, 64), (3, 3), pads=(1, 1, 1, 1), kind="middle"
-    )
-    check(typed(kernel, F16), boxes_of(tile)[0], {"m": 3, "h": 11, "w": 17})
+def test_images_of_any_size() -> None:
+    kernel = harness.conv(M, sym("h"), sym("w"), (64, 64), (3, 3), pads=(1, 1, 1, 1), kind="middle")
+    check(typed(kernel, F16), replace(TWO, height=8, width=8), {"m": 3, "h": 11, "w": 17})
 
 
-@pytest.mark.parametrize("turn", range(0, len(TILES), 3))
+@pytest.mark.parametrize("turn", [0, 5])
 def test_engines_place_their_maps(turn: int, tmp_path: Path) -> None:
     """Shapes of every size, in two contexts, one of an engine from a file."""
     plan = forced_plan("gluon", turn)

@@ -127,7 +127,8 @@ NEAR = [
     ("16 bytes", half(harness.matmul((), 32, 48, 60))),
     ("columns or a depth", half(harness.matmul((), 32, 48, M))),
     ("not contiguous", changed(PRODUCT, lhs=replace(LEFT, strides=(1, 32)))),
-    ("not contiguous", changed(PRODUCT, lhs=replace(LEFT, offset=8))),
+    ("16 bytes", changed(PRODUCT, lhs=replace(LEFT, offset=4))),
+    ("not contiguous", changed(PRODUCT, lhs=replace(LEFT, offset=M * 8))),
     ("evenly spaced", changed(PRODUCT, lhs=replace(LEFT, strides=(32, 1)))),
     ("groups", half(harness.conv(1, 8, 8, (64, 64), (3, 3), groups=2))),
     ("16 bytes", half(harness.conv(1, 8, 8, (12, 64), (1, 1)))),
@@ -150,7 +151,9 @@ def test_what_is_taken() -> None:
     padded = half(harness.conv(1, 8, 8, (64, 64), (1, 1), pads=(1, 0, 0, 0)))
     assert isinstance(product_shape(padded), Windows)
     wide = changed(PRODUCT, lhs=replace(LEFT, strides=(128, 1)))  # rows of a wider matrix
-    assert product_shape(wide) == Rows((32,), 48, 64, 128, True)
+    assert product_shape(wide) == Rows((32,), 48, 64, 128, 0, True)
+    later = changed(PRODUCT, lhs=replace(LEFT, strides=(128, 1), offset=16))
+    assert product_shape(later) == Rows((32,), 48, 64, 128, 16, True)
 
 
 @pytest.mark.parametrize(("side", "expected"), [(56, 8), (28, 4), (14, 2), (7, 1)])

@@ -19,13 +19,15 @@ class Rows:
     """out[r, c] = sum_d left[r, d] * weight[d, c].
 
     sizes: of the logical axes that r runs over, outermost first; pitch: elements from row to row of
-    the left operand; turned: whether the weight is stored [depth, columns].
+    the left operand; offset: those in front of the first; turned: whether the weight is stored
+    [depth, columns].
     """
 
     sizes: tuple[Dim, ...]
     columns: int
     depth: int
     pitch: int
+    offset: int
     turned: bool
 
     @property
@@ -36,7 +38,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """A convolution over an image, channels last: sizes are (height, width), pads those before."""
+    """A convolution over an image, channels last: sizes are (height, width), pads those before.
+
+    pitch: elements from pixel to pixel; offset: those in front of the first.
+    """
 
     batch: Dim
     size: tuple[Dim, Dim]
@@ -47,6 +52,8 @@ class Windows:
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pads: tuple[int, int]
+    pitch: int
+    offset: int
 
 
 def product_shape(kernel: AnchorKernel) -> Rows | Windows | str:
@@ -66,9 +73,9 @@ def product_shape(kernel: AnchorKernel) -> Rows | Windows | str:
         return found
     if spec.acc is not F32:
         return f"sums in {spec.acc}"
-    pitch = found.pitch if isinstance(found, Rows) else found.channels
-    if pitch * element.itemsize % PITCH_BYTES:
-        return f"rows of {pitch} elements, which do not begin at multiples of 16 bytes"
+    for distance in (found.pitch, found.offset):
+        if distance * element.itemsize % PITCH_BYTES:
+            return f"rows {distance} elements on, which do not begin at multiples of 16 bytes"
     return found
 
 
@@ -83,7 +90,8 @@ def _of_matmul(kernel: AnchorKernel, spec: MatmulSpec) -> Rows | str:
     if not one or not any(tail == t and stored == shape for t, shape in shapes.items()):
         return "a weight that is not one matrix"
     pitch = spec.lhs.strides[-2]
-    if spec.lhs.strides[-1] != 1 or spec.lhs.offset != 0 or not isinstance(pitch, int):
+    offset = spec.lhs.offset
+    if not isinstance(pitch, int) or not isinstance(offset, int) or spec.lhs.strides[-1] != 1:
         return "a left operand whose rows are not contiguous"
     if pitch < spec.k or not _is_flat(sizes, spec.lhs.strides[:-1]):
         return "a left operand whose rows are not evenly spaced"
@@ -91,19 +99,21 @@ def _of_matmul(kernel: AnchorKernel, spec: MatmulSpec) -> Rows | str:
         return "an output that is not contiguous"
     if not _is_flat(sizes, spec.out.strides[:-1]):
         return "an output that is not contiguous"
-    return Rows(sizes, spec.n, spec.k, pitch, stored == (spec.k, spec.n) and tail == (spec.n, 1))
+    turned = stored == (spec.k, spec.n) and tail == (spec.n, 1)
+    return Rows(sizes, spec.n, spec.k, pitch, offset, turned)
 
 
 def _of_conv(spec: ConvSpec, depth: int) -> Rows | Windows | str:
     """depth: channels of one step."""
     if spec.groups != 1:
         return "groups"
-    if spec.data is not None:
-        return "a slice of channels"
+    if spec.pixels is None:
+        return "pixels that do not follow each other at one distance"
+    pitch, offset = spec.pixels
     plain = math.prod(spec.kernel) == 1 and not any(spec.pads)
     if plain and all(s == 1 for s in spec.strides):
         sizes = (spec.batch, *spec.out_spatial)
-        return Rows(sizes, spec.out_channels, spec.in_channels, spec.in_channels, False)
+        return Rows(sizes, spec.out_channels, spec.in_channels, pitch, offset, False)
     if len(spec.kernel) != 2:
         return "windows over other than two axes"
     for size, stride in zip(spec.in_spatial, spec.strides, strict=True):
@@ -116,7 +126,7 @@ def _of_conv(spec: ConvSpec, depth: int) -> Rows | Windows | str:
     kernel, strides, dilations, pads = ((f[0], f[1]) for f in fields)
     return Windows(
         spec.batch, (h, w), (p, q), spec.in_channels, spec.out_channels, kernel, strides,
-        dilations, pads,
+        dilations, pads, pitch, offset,
     )  # fmt: skip
 
 

@@ -82,14 +82,14 @@ class RowTiles:
 
     def map(self) -> TensorMap:
         box = (self.tile.rows, depth_of(self.dtype))
-        whole = (self.shape.count, self.shape.depth)
+        whole = (self.shape.count, self.shape.offset + self.shape.depth)
         return TensorMap(0, self.dtype, whole, (self.shape.pitch,), box, SWIZZLE)
 
     def place(self, w: AnchorWriter, out: Source) -> None:
         out.line(f"first_row = row_tile * {self.tile.rows}")
 
     def coordinates(self, out: Source) -> str:
-        return f"first_row, step * {depth_of(self.dtype)}"
+        return f"first_row, {self.shape.offset} + step * {depth_of(self.dtype)}"
 
     def rows(self, w: AnchorWriter, kind: str) -> Masked:
         row = w.a.put(f"(first_row + {lanes(self.tile.rows)}).to(tl.{kind})", kind)
@@ -143,17 +143,17 @@ class PixelTiles:
 
     def map(self) -> TensorMap:
         s, depth = self.shape, depth_of(self.dtype)
-        (h, w), c = s.size, s.channels
-        shape: tuple[Dim, ...] = (s.batch, h, w, c)
-        strides: tuple[Dim, ...] = (h * w * c, w * c, c)
+        (h, w), pitch, end = s.size, s.pitch, s.offset + s.channels
+        shape: tuple[Dim, ...] = (s.batch, h, w, end)
+        strides: tuple[Dim, ...] = (h * w * pitch, w * pitch, pitch)
         box: tuple[int, ...] = (self.images, self.tile.height, self.tile.width, depth)
         if s.strides[1] == 2:
             assert isinstance(w, int)
-            shape, strides = (s.batch, h, w // 2, 2 * c), (*strides[:2], 2 * c)
+            shape, strides = (s.batch, h, w // 2, pitch + end), (*strides[:2], 2 * pitch)
         if s.strides[0] == 2:
             assert isinstance(h, int)
             shape = (s.batch, h // 2, 2, *shape[2:])
-            strides = (strides[0], 2 * w * c, *strides[1:])
+            strides = (strides[0], 2 * w * pitch, *strides[1:])
             box = (self.images, self.tile.height, 1, self.tile.width, depth)
         return TensorMap(0, self.dtype, shape, strides, box, SWIZZLE)
 
@@ -167,7 +167,8 @@ class PixelTiles:
     def coordinates(self, out: Source) -> str:
         s, depth = self.shape, depth_of(self.dtype)
         taps = math.prod(s.kernel)
-        channel = f"step % {self.blocks} * {depth}" if taps > 1 else f"step * {depth}"
+        block = f"step % {self.blocks}" if taps > 1 else "step"
+        channel = f"{s.offset} + {block} * {depth}"
         names = ("top", "side")
         places: list[str] = ["image"]
         for i in range(2):
@@ -185,7 +186,7 @@ class PixelTiles:
             if i == 0:
                 places.append("move0 & 1")
             else:
-                channel = f"(move1 & 1) * {s.channels} + {channel}"
+                channel = f"(move1 & 1) * {s.pitch} + {channel}"
         return ", ".join([*places, channel])
 
     def rows(self, w: AnchorWriter, kind: str) -> Masked:

@@ -1,0 +1,151 @@
+"""What the boxes of the Gluon templates hold, step by step: the copies are done here in numpy, by
+the coordinates that stand in the source, and the sums compared with the reference."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from braze.codegen.cuda.gluon.layout import GluonTile, depth_of, spread_order
+from braze.codegen.cuda.gluon.product import gluon_source
+from braze.codegen.cuda.gluon.shapes import Rows, product_shape
+from braze.codegen.cuda.gluon.tiles import PixelTiles, RowTiles, Tiles
+from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.cuda.triton.source import Source
+from braze.codegen.cuda.triton.tile import AnchorWriter
+from braze.codegen.reference.run import run_kernel
+from braze.core.dtypes import F16
+from braze.expr.loops import TensorSpec
+from braze.fusion.kernel import AnchorKernel, TensorMap
+from braze.ops.lowering import ConvSpec, MatmulSpec, Operand
+from tests.codegen.anchors import harness
+from tests.codegen.cuda.typed import typed
+
+Array = np.ndarray[Any, Any]
+TILE = GluonTile(64, 64, 4, 4, 0)
+
+
+def box_of(m: TensorMap, memory: Array, at: list[int]) -> Array:
+    """The box at `at`; what lies outside of the map is zero."""
+    total, inside = np.zeros((), np.int64), np.ones((), bool)
+    for k, (first, count, size) in enumerate(zip(at, m.box, m.shape, strict=True)):
+        index = first + np.arange(count)
+        stride = m.strides[k] if k < len(m.strides) else 1
+        assert isinstance(size, int) and isinstance(stride, int)
+        total = total[..., None] + index * stride
+        inside = inside[..., None] & (index >= 0) & (index < size)
+    return np.where(inside, memory[np.where(inside, total, 0)], 0)
+
+
+def tiles_of(kernel: AnchorKernel, tile: GluonTile) -> Tiles:
+    shape = product_shape(kernel)
+    assert not isinstance(shape, str), shape
+    return RowTiles(shape, tile, F16) if isinstance(shape, Rows) else PixelTiles(shape, tile, F16)
+
+
+def products(kernel: AnchorKernel, inputs: list[Array], tile: GluonTile) -> Array:
+    """[tile of rows, row, output channel], summed from boxes."""
+    left, source = tiles_of(kernel, tile), Source()
+    w = AnchorWriter(kernel, [], kernel.spec.out_shape, waits=False)
+    left.place(w, source)
+    place = textwrap.dedent(source.text())
+    source = Source()
+    coordinates = left.coordinates(source)
+    moves = textwrap.dedent(source.text())
+    memory = inputs[0].reshape(-1).astype(np.float64)
+    ((_, packing),) = gluon_source(kernel, tile).packings
+    depth = depth_of(F16)
+    weight = pack_constant(inputs[1], packing).astype(np.float64)
+    blocks = weight.reshape(-1, tile.columns, left.steps * depth)
+    matrix = np.empty_like(blocks)
+    matrix[:, spread_order(tile.columns)] = blocks
+    matrix = matrix.reshape(-1, left.steps * depth)
+    assert isinstance(left.count, int)
+    out = np.zeros((left.count, tile.rows, len(matrix)))
+    for row_tile in range(left.count):
+        for step in range(left.steps):
+            space = {"row_tile": row_tile, "step": step}
+            exec(place, {}, space)
+            exec(moves, {}, space)
+            at = eval(f"[{coordinates}]", {}, space)
+            box = box_of(left.map(), memory, at).reshape(tile.rows, depth)
+            out[row_tile] += box @ matrix[:, step * depth : (step + 1) * depth].T
+    return out[..., : left.columns]
+
+
+def sliced(array: Array, channels: slice) -> Array:
+    """`array` with infinities beside these channels."""
+    rest = np.full_like(array, np.inf)
+    rest[..., channels] = array[..., channels]
+    return rest
+
+
+@pytest.mark.parametrize("pitch", [72, 128])
+def test_rows(pitch: int) -> None:
+    kernel = typed(harness.matmul((3,), 50, 40, 72), F16)
+    assert isinstance(kernel.spec, MatmulSpec)
+    offset = 16 if pitch > 72 else 0
+    data = Operand(0, (50 * pitch, pitch, 1), offset)
+    wide = (TensorSpec(F16, (3, 50, pitch)), kernel.inputs[1])
+    kernel = replace(kernel, spec=replace(kernel.spec, lhs=data), inputs=wide)
+    inputs = harness.random_inputs(kernel, {})
+    (want,) = run_kernel(kernel, inputs, {})
+    inputs[0] = sliced(inputs[0], slice(offset, offset + 72))
+    got = products(kernel, inputs, TILE).reshape(-1, 40)[:150]
+    np.testing.assert_allclose(got, want.reshape(-1, 40).astype("f8"), rtol=1e-3, atol=2e-2)
+
+
+@pytest.mark.parametrize("box", [(2, 4), (8, 8), (1, 1)])
+@pytest.mark.parametrize(
+    ("size", "channels", "window", "strides", "dilations", "pads"),
+    [
+        ((14, 10), (72, 40), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+        ((9, 13), (64, 72), (3, 2), (1, 1), (2, 1), (2, 0, 1, 1)),
+        ((14, 10), (64, 64), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
+        ((14, 10), (128, 64), (1, 1), (2, 2), (1, 1), (0, 0, 0, 0)),
+        ((12, 9), (40, 64), (5, 3), (2, 1), (1, 1), (2, 1, 1, 0)),
+        ((7, 12), (64, 40), (2, 4), (1, 2), (1, 3), (0, 1, 0, 5)),
+    ],
+)
+@pytest.mark.parametrize("beside", [0, 24])
+def test_windows(
+    size: tuple[int, int],
+    channels: tuple[int, int],
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    box: tuple[int, int],
+    beside: int,
+) -> None:
+    """Each pixel has its sum where its tile has it; channels beside those read are infinite."""
+    kernel = typed(
+        harness.conv(
+            3, *size, channels, window, strides=strides, dilations=dilations, pads=pads
+        ),
+        F16,
+    )  # fmt: skip
+    assert isinstance(kernel.spec, ConvSpec)
+    if beside:
+        pitch = channels[0] + 2 * beside
+        wide = (TensorSpec(F16, (3, *size, pitch)), *kernel.inputs[1:])
+        data = Operand(0, (size[0] * size[1] * pitch, size[1] * pitch, pitch, 1), beside)
+        kernel = replace(kernel, spec=replace(kernel.spec, data=data), inputs=wide)
+    tile = replace(TILE, height=box[0], width=box[1])
+    inputs = harness.random_inputs(kernel, {})
+    (want,) = run_kernel(kernel, inputs, {})
+    inputs[0] = sliced(inputs[0], slice(beside, beside + channels[0]))
+    got = products(kernel, inputs, tile)
+    images = tile.rows // (box[0] * box[1])
+    count, (p, q) = want.shape[0], want.shape[1:3]
+    down, across = -(-p // box[0]), -(-q // box[1])
+    for n, y, x in np.ndindex(count, p, q):
+        number = (n // images * down + y // box[0]) * across + x // box[1]
+        row = (n % images * box[0] + y % box[0]) * box[1] + x % box[1]
+        np.testing.assert_allclose(
+            got[number, row], want[n, y, x].astype("f8"), rtol=1e-3, atol=3e-2
+        )
