@@ -173,6 +173,14 @@ def test_only_hopper_has_them(dtype: DType, capability: str) -> None:
     assert has == (dtype is F16 and capability == "sm_90")
 
 
+@pytest.mark.parametrize("level", [1, 2, 4])
+@pytest.mark.parametrize("batch", [1, 32])
+def test_large_ones_are_the_best_guess(batch: int, level: int) -> None:
+    kernel = half(harness.conv(batch, 14, 14, (256, 256), (3, 3), pads=(1, 1, 1, 1)))
+    first = CudaBackend(CudaTarget("sm_90", 1)).tactics(kernel, EFFORTS[level])[0]
+    assert (first.template == "gluon") == (batch == 32 and level > 1)
+
+
 def test_an_engine_keeps_its_maps(tmp_path: Path) -> None:
     plan = forced_plan("gluon")
     for step in plan.steps:

@@ -12,7 +12,7 @@ import numpy as np
 from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.layout import gluon_tile
 from braze.codegen.cuda.gluon.product import gluon_source
-from braze.codegen.cuda.gluon.tactics import gluon_tactics
+from braze.codegen.cuda.gluon.tactics import gluon_tactics, is_large
 from braze.codegen.cuda.libraries.tactics import TEMPLATE as LIBRARY
 from braze.codegen.cuda.libraries.tactics import (
     library_code,
@@ -161,7 +161,9 @@ class CudaBackend:
             return window_tactics(kernel, effort)
         found = product_tactics(kernel, self.target.shared_bytes, effort)
         if self.target.number == HOPPER:
-            found += gluon_tactics(kernel, self.target.shared_bytes, effort)
+            own = gluon_tactics(kernel, self.target.shared_bytes, effort)
+            first = effort.estimate and is_large(kernel)
+            found = own + found if first else found + own
         if self.can_measure() and effort.measure:  # nothing else tells which algorithm is fast
             found += library_tactics(kernel, effort)
         return found

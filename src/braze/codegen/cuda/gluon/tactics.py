@@ -14,6 +14,7 @@ from braze.fusion.kernel import AnchorKernel, Tactic
 MULTIPROCESSORS = 132
 UNKNOWN_ROWS, UNKNOWN_BATCH, UNKNOWN_SIDE = 4096, 8, 28
 SIDES = (1, 2, 4, 8, 16)  # of boxes of pixels
+LARGE = 1 << 29  # multiplications, which take an H200 about 1.5 us
 BARRIERS = 256  # bytes of shared memory beside the operands
 
 # rows, columns, warps, stages, consumers
@@ -42,6 +43,22 @@ def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tu
     found.sort(key=lambda f: f[:2])
     wanted = 1 if effort.tactics == 1 else 3 * effort.tactics
     return tuple(gluon_tactic(t) for _, _, t in found[:wanted])
+
+
+def is_large(kernel: AnchorKernel) -> bool:
+    """Whether these templates are the best guess: for what takes longer than a launch, they are on
+    an H200; below, tiles of fewer than 64 rows and split sums count more."""
+    shape = product_shape(kernel)
+    if isinstance(shape, str):
+        return False
+    if isinstance(shape, Rows):
+        pixels, steps = known(shape.count, UNKNOWN_ROWS), shape.depth
+    else:
+        sides = math.prod(known(d, UNKNOWN_SIDE) for d in shape.out)
+        pixels, steps = known(shape.batch, UNKNOWN_BATCH) * sides, shape.channels
+        steps *= math.prod(shape.kernel)
+    columns = shape.columns if isinstance(shape, Rows) else shape.out_channels
+    return pixels * steps * columns >= LARGE
 
 
 def boxed(t: GluonTile, shape: Windows) -> GluonTile:
