@@ -33,12 +33,14 @@ import torch
 from gpu_networks import NETWORKS, first, reference
 
 import braze
+from braze.core.trace import Trace
 
 CLOSING = (
     "resnet50:1", "resnet50:32", "resnet50:128", "bert_base:1", "bert_base:32", "vit_b16:1",
     "vit_b16:32", "mobilenetv2:1", "mobilenetv2:32", "convnext_t:1", "convnext_t:32", "gpt2:1",
     "gpt2:32",
 )  # fmt: skip
+LEAST_STAGE_S = 0.2  # shorter ones are not reported
 BURST, UNCOUNTED, ROUNDS = 20, 5, 5
 Times = Callable[[int], list[float]]  # milliseconds of so many runs
 
@@ -49,7 +51,7 @@ class Result:
 
     kernels_ms: the sum of the kernels' times on the card; in_place: kernels whose tactic is not the
     fastest alone but the one that makes the network faster; build_s, rebuild_s: without and with
-    the timing cache.
+    the timing cache; stages_s: where the first went.
     """
 
     case: str
@@ -61,6 +63,7 @@ class Result:
     kernels: int = 0
     kernels_ms: float = math.nan
     in_place: int = 0
+    stages_s: dict[str, float] = field(default_factory=dict)
     peers_ms: dict[str, float] = field(default_factory=dict)
     peer_build_s: dict[str, float] = field(default_factory=dict)
     peer_error: float = math.nan
@@ -179,8 +182,10 @@ def build(
         "target": "cuda", "optimization_level": options.level, "timing_cache": cache,
     }  # fmt: skip
     start = time.perf_counter()
-    engine = braze.build(str(path), **how)
+    trace = Trace()
+    engine = braze.build(str(path), trace=trace, **how)
     r.build_s = time.perf_counter() - start
+    r.stages_s = {name: round(s, 2) for name, s in trace.seconds.items() if s > LEAST_STAGE_S}
     if options.rebuild:
         start = time.perf_counter()
         engine = braze.build(str(path), **how)

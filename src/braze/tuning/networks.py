@@ -37,7 +37,8 @@ class Networks:
         wanted = swaps(self.candidates, uses, tuner.effort.in_place)
         backend = tuner.backend
         machine = (backend.generator, backend.target.fingerprint, tuner.sizes_text)
-        done = refined(self.candidates, chosen, wanted, self.compare, tuner.cache, machine)
+        with tuner.trace.stage("codegen.in_place"):
+            done = refined(self.candidates, chosen, wanted, self.compare, tuner.cache, machine)
         self.racers.clear()
         for k, before, after in zip(self.candidates, chosen, done, strict=True):
             if before != after:

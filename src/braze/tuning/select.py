@@ -110,12 +110,13 @@ class Tuner:
         """The same with times, where the effort and the machine allow to measure them."""
         if not self.measures:
             return list(kernels)
-        self._compile_ahead([
-            (k.text, k.kernel, t)
-            for k in kernels
-            for t, key in zip(k.tactics, self._keys(k), strict=True)
-            if len(k.tactics) > 1 and self.cache.get(key) is None
-        ])
+        with self.trace.stage("codegen.candidates"):
+            self._compile_ahead([
+                (k.text, k.kernel, t)
+                for k in kernels
+                for t, key in zip(k.tactics, self._keys(k), strict=True)
+                if len(k.tactics) > 1 and self.cache.get(key) is None
+            ])
         out = []
         for i, k in enumerate(kernels):
             self.trace.place = k.place

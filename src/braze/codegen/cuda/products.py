@@ -76,7 +76,7 @@ def product_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> 
         ((_cost(problem, t), i, t) for i, t in enumerate(_tiles(problem, shared_bytes))),
         key=lambda found: found[:2],
     )
-    wanted = 1 if effort.tactics == 1 else 6 * effort.tactics
+    wanted = 1 if effort.tactics == 1 else 3 * effort.tactics
     kept: list[Tile] = []
     of_kind: dict[tuple[int, int, int], int] = {}
     for _, _, t in ranked:
