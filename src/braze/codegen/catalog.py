@@ -1,4 +1,7 @@
-"""The backends there are, by name: the only place that knows more of them than the protocol."""
+"""The backends there are, by name: the only place that knows more of them than the protocol.
+
+A new one is a folder beside this file and an entry here.
+"""
 
 from __future__ import annotations
 

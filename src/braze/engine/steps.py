@@ -1,7 +1,8 @@
 """The steps of a plan and the bodies that steps run.
 
 A list of steps is cut into segments at steps that decide what runs next (Sizes, If, Loop, Call);
-docs/engine-format.md explains how a run walks them.
+docs/engine-format.md explains how a run walks them. A new field is its line here, who sets it
+(planning/assemble.py) and who heeds it (native/src/executor.cc, cuda_steps.cc on a GPU).
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 An `Expr` is a tree (shared subtrees allowed) of a closed set of operations. It can be hashed,
 compared, printed and parsed; nothing in it is a closure, so it can key a cache. Every interpreter
 (numpy, LLVM, Triton, intervals, text) is a table {op: function} driven by `braze.expr.fold.fold`.
+A new function is named here, means something in `evaluate.py` and has its form in `decompose.py` or
+`decompose_pairs.py`: all code generators take it from there.
 
 Semantics follow numpy: integers wrap; integer division by zero gives 0; min, max and sign
 propagate NaN; comparisons with NaN are false; float-to-int casts truncate toward zero
