@@ -102,6 +102,34 @@ class Engine {
   std::vector<TensorInfo> tensors_;
 };
 
+enum class Space : std::int32_t { kDevice = BRAZE_SPACE_DEVICE, kPinned = BRAZE_SPACE_PINNED };
+
+// Memory of an engine's device, or of the host where that copies it fastest. Zero at first.
+class Buffer {
+ public:
+  Buffer(const Engine& engine, std::size_t bytes, Space space = Space::kDevice) : engine_(engine) {
+    braze_buffer* made = nullptr;
+    check(braze_buffer_create(engine.handle(), static_cast<std::int32_t>(space),
+                              static_cast<std::int64_t>(bytes), &made));
+    handle_.reset(made);
+  }
+  void* data() const { return braze_buffer_data(handle_.get()); }
+  // Copies from its beginning, and waits.
+  void copy_to(void* to, std::size_t bytes) const {
+    check(braze_engine_copy(engine_.handle(), to, data(), static_cast<std::int64_t>(bytes)));
+  }
+  void copy_from(const void* from, std::size_t bytes) {
+    check(braze_engine_copy(engine_.handle(), data(), from, static_cast<std::int64_t>(bytes)));
+  }
+
+ private:
+  struct Destroy {
+    void operator()(braze_buffer* buffer) const { braze_buffer_destroy(buffer); }
+  };
+  Engine engine_;
+  std::unique_ptr<braze_buffer, Destroy> handle_;
+};
+
 // First-in first-out work on a thread of its own.
 class Stream {
  public:
@@ -150,9 +178,15 @@ class Event {
 class Context {
  public:
   // profile: an optimization profile, or -1 to choose by the shapes.
-  explicit Context(const Engine& engine, std::int32_t profile = -1) : engine_(engine) {
+  explicit Context(const Engine& engine, std::int32_t profile = -1) : Context(engine, profile, 0, -1) {}
+  // priority: of its work on a GPU, 0 or higher; extra_streams: for branches of the network side by
+  // side on a GPU, -1 for as many as braze thinks.
+  Context(const Engine& engine, std::int32_t profile, std::int32_t priority,
+          std::int32_t extra_streams)
+      : engine_(engine) {
     braze_context* made = nullptr;
-    check(braze_context_create(engine.handle(), profile, &made));
+    const braze_context_options options = {sizeof(options), profile, priority, extra_streams};
+    check(braze_context_create_with(engine.handle(), &options, &made));
     handle_.reset(made);
   }
 
@@ -192,6 +226,13 @@ class Context {
     const braze_run_options options = options_for(0);
     check(braze_context_enqueue(handle(), stream.handle(), &options));
   }
+
+  // As work of a CUstream (null: the default stream), for engines of a GPU; bound memory is a
+  // GPU's or pinned. Does not wait, which `synchronize` does.
+  void enqueue_cuda(void* cuda_stream) {
+    check(braze_context_enqueue_cuda(handle(), cuda_stream, nullptr));
+  }
+  void synchronize() { check(braze_context_synchronize(handle())); }
 
   braze_context* handle() const { return handle_.get(); }
 

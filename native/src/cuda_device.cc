@@ -28,6 +28,12 @@ void check_needs(const int64_t* params, const int64_t* bytes) {
   }
 }
 
+void check_alive() {
+  if (!CudaDriver::get().is_lost()) return;
+  fail(BRAZE_ERROR_EXECUTION, "this process was forked after the GPU was opened, and a fork cannot ",
+       "use it; start processes by 'spawn', or load engines after the fork");
+}
+
 bool runs_on_gpu(const Step& step) {
   const auto* const launch = std::get_if<Launch>(&step);
   return (launch && !launch->grid.empty()) || std::holds_alternative<LibraryCall>(step) ||
@@ -37,6 +43,7 @@ bool runs_on_gpu(const Step& step) {
 }  // namespace
 
 CudaScope::CudaScope(CuHandle context) {
+  check_alive();
   cuda_check(CudaDriver::get().context_push(context), "entering its context");
 }
 
@@ -45,6 +52,9 @@ CudaScope::~CudaScope() {
   CudaDriver::get().context_pop(&popped);
 }
 
+QuietCudaScope::QuietCudaScope(CuHandle context)
+    : entered(!CudaDriver::get().is_lost() && CudaDriver::get().context_push(context) == 0) {}
+
 QuietCudaScope::~QuietCudaScope() {
   CuHandle popped = nullptr;
   if (entered) CudaDriver::get().context_pop(&popped);
@@ -52,6 +62,7 @@ QuietCudaScope::~QuietCudaScope() {
 
 CudaDevice::CudaDevice() {
   const CudaDriver& driver = CudaDriver::get();
+  check_alive();
   if (driver.device_get(&device_, 0) != 0) {
     fail(BRAZE_ERROR_TARGET, "the engine runs on an NVIDIA GPU and there is none here; ",
          "build it with target='cpu'");
@@ -70,6 +81,10 @@ CudaDevice::CudaDevice() {
 CudaDevice::~CudaDevice() {
   const CudaDriver& driver = CudaDriver::get();
   weights_ = Arena();
+  if (driver.is_lost()) {  // all is of the parent of a fork
+    for (std::unique_ptr<CudaRoutine>& routine : routines_) (void)routine.release();
+    return;
+  }
   {
     const QuietCudaScope scope(context_);
     if (scope.entered) {

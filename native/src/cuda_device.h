@@ -20,11 +20,11 @@ class CudaScope {
   CudaScope& operator=(const CudaScope&) = delete;
 };
 
-// The same where nothing may throw: `entered` is false when the context is gone, and all in it.
+// The same where nothing may throw: `entered` is false when the context is gone, and all in it, and in
+// a forked child, which must not touch it.
 class QuietCudaScope {
  public:
-  explicit QuietCudaScope(CuHandle context)
-      : entered(CudaDriver::get().context_push(context) == 0) {}
+  explicit QuietCudaScope(CuHandle context);
   ~QuietCudaScope();
   QuietCudaScope(const QuietCudaScope&) = delete;
   QuietCudaScope& operator=(const QuietCudaScope&) = delete;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "error.h"
+#include "thread_pool.h"
 
 namespace braze {
 namespace {
@@ -93,6 +94,7 @@ CudaDriver open_driver() {
          "here (libcuda.so.1); install it, or build the engine with target='cpu'");
   }
   CudaDriver d{};
+  d.fork_generation = braze::fork_generation();
   check_version(lib, d);
   find_contexts(lib, d);
   find_memory(lib, d);
@@ -109,6 +111,8 @@ const CudaDriver& CudaDriver::get() {
   static const CudaDriver driver = open_driver();
   return driver;
 }
+
+bool CudaDriver::is_lost() const { return fork_generation != braze::fork_generation(); }
 
 void cuda_check(int code, const char* what) {
   if (code == 0) return;

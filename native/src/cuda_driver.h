@@ -41,6 +41,10 @@ struct CuUpdate {
 struct CudaDriver {
   // Throws a target error where there is no driver or no device.
   static const CudaDriver& get();
+  // Whether this process got it by a fork, which a driver does not survive.
+  bool is_lost() const;
+
+  uint32_t fork_generation;  // when it was opened
 
   int (*init)(unsigned);
   int (*version)(int*);

@@ -53,6 +53,7 @@ CudaRun::~CudaRun() {
     CudaDriver::get().stream_wait(stream());
     if (enqueued_) CudaDriver::get().event_wait(resources_->done.get());
   }
+  if (CudaDriver::get().is_lost()) (void)resources_.release();  // of the parent of a fork
   resources_.reset();
 }
 

@@ -1,7 +1,12 @@
 // Runs on streams of a GPU against the stub: order, copies, branches, memory of the caller.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <string>
+#include <thread>
 
+#include "braze.hpp"
 #include "cuda_network.h"
 #include "dlpack.h"
 
@@ -250,6 +255,88 @@ void test_dlpack() {
   CHECK_CLEAN();
 }
 
+// The C++ face: memory of the GPU and a stream, without a library of CUDA.
+void test_the_cpp_face() {
+  stub_reset();
+  {
+    const std::string file = cuda_engine();
+    const braze::Engine engine(file.data(), file.size());
+    braze::Context context(engine, -1, 1, 2);
+    CHECK(count_of("stream -1") == 1);
+    context.set_input_shape("x", {4, kCudaColumns});
+    braze::Buffer x(engine, 256);
+    braze::Buffer y(engine, 256);
+    const std::vector<float> ones = filled(1.F);
+    std::vector<float> got(64);
+    x.copy_from(ones.data(), 256);
+    context.bind("x", x.data(), 256);
+    context.bind("y", y.data(), 256);
+    context.enqueue_cuda(nullptr);
+    context.synchronize();
+    y.copy_to(got.data(), 256);
+    CHECK(CudaUse::is_right(got.data(), got.size()));
+    const braze::Buffer pinned(engine, 256, braze::Space::kPinned);
+    context.bind("y", pinned.data(), 256);
+    context.execute();
+    CHECK(CudaUse::is_right(static_cast<float*>(pinned.data()), 64));
+  }
+  CHECK_CLEAN();
+}
+
+// Contexts of one engine on threads of their own, and one that threads share.
+void test_threads() {
+  stub_reset();
+  CudaUse use(cuda_engine());
+  CHECK_OK(use.load());
+  CHECK_OK(use.create());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&use, t] {
+      CudaUse mine("");
+      mine.engine = use.engine;
+      CHECK_OK(mine.create(2));
+      CudaUse& which = t % 2 ? use : mine;
+      for (int i = 0; i < 40; ++i) {
+        CHECK_OK(which.run(1 + i % 12, static_cast<float>(t)));
+        if (i % 10 == 9) CHECK(which.run(4, -9.F) == BRAZE_ERROR_EXECUTION);
+      }
+      braze_context_destroy(mine.context);
+      mine.context = nullptr;
+      mine.engine = nullptr;
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  use.end();
+  CHECK_CLEAN();
+}
+
+#ifndef BRAZE_THREAD_SANITIZER
+// The driver does not survive a fork: a child gets one sentence, and leaves what it has alone.
+void test_a_forked_child_is_refused() {
+  stub_reset();
+  CudaUse use(cuda_engine());
+  CHECK_OK(use.load());
+  CHECK_OK(use.create());
+  CHECK_OK(use.run(4));
+  const pid_t child = fork();
+  if (child == 0) {
+    stub_clear_log();
+    bool good = use.run(4) == BRAZE_ERROR_EXECUTION && says("forked");
+    braze_context_destroy(use.context);
+    braze_engine_destroy(use.engine);
+    CudaUse other(cuda_engine());
+    good = good && other.load() != BRAZE_OK && says("forked");
+    good = good && !*stub_log();
+    _exit(good ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK_OK(use.run(4));
+  use.end();
+  CHECK_CLEAN();
+}
+#endif
+
 void test_streams_of_a_gpu_are_for_engines_of_one() {
   const std::string file = chain_engine({});
   CudaUse use(file);
@@ -280,7 +367,12 @@ int main() {
   test_priorities();
   test_memory_of_another_gpu_is_refused();
   test_unaligned_memory_is_copied_on_the_device();
+  test_threads();
+#ifndef BRAZE_THREAD_SANITIZER
+  test_a_forked_child_is_refused();
+#endif
   test_dlpack();
+  test_the_cpp_face();
   test_streams_of_a_gpu_are_for_engines_of_one();
   return 0;
 }

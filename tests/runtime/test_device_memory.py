@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.device_checks import CHECKS
+from braze.core.errors import TargetError
+from tests.runtime.device_checks import CHECKS, engine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NATIVE = REPOSITORY / "native" / "tests"
@@ -36,3 +38,14 @@ def test_on_the_stub(name: str, stub: Path) -> None:
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_without_a_driver_an_engine_of_a_gpu_is_one_error() -> None:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pass
+    else:
+        pytest.skip("there is an NVIDIA driver here")
+    with pytest.raises(TargetError, match=r"no driver for one here \(libcuda.so.1\)"):
+        engine()

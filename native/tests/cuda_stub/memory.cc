@@ -9,6 +9,13 @@ void copy(Address to, Address from, size_t bytes) {
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
 }
 
+// Pinned memory that a copy will use; until the copy is gone.
+std::shared_ptr<void> hold(Address address) {
+  const Address block = std::prev(state().pinned.upper_bound(address))->first;
+  ++state().in_use[block];
+  return {nullptr, [block](void*) { --state().in_use[block]; }};
+}
+
 }  // namespace
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -50,8 +57,8 @@ API int cuMemHostAlloc(void** out, size_t bytes, unsigned) {
 
 API int cuMemFreeHost(void* memory) {
   const Call call("free pinned");
-  for (const auto& [_, stream] : state().streams) {
-    if (!stream->queue.empty()) complain("pinned memory is freed while work is pending");
+  if (state().in_use[reinterpret_cast<Address>(memory)]) {
+    complain("pinned memory is freed while a copy of it is pending");
   }
   if (!state().pinned.erase(reinterpret_cast<Address>(memory))) return kInvalidValue;
   std::free(memory);
@@ -86,7 +93,7 @@ API int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, void* s
   const Call call("to device " + number(bytes) + name_of(stream) + (pinned ? " pinned" : ""));
   if (call.code) return call.code;
   if (!inside(state().device, to, bytes)) return kInvalidValue;
-  if (pinned) return put(stream, [=] { copy(to, source, bytes); });
+  if (pinned) return put(stream, [=, held = hold(source)] { copy(to, source, bytes); });
   const auto* const begin = static_cast<const char*>(from);
   return put(stream, [to, taken = std::vector<char>(begin, begin + bytes)] {
     copy(to, reinterpret_cast<Address>(taken.data()), taken.size());
@@ -99,6 +106,7 @@ API int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, void* stream)
   const Call call("to host " + number(bytes) + name_of(stream) + (pinned ? " pinned" : ""));
   if (call.code) return call.code;
   if (!inside(state().device, from, bytes)) return kInvalidValue;
+  const std::shared_ptr<void> held = pinned ? hold(target) : nullptr;
   const int code = put(stream, [=] { copy(target, from, bytes); });
   if (!code && !pinned && !stream_of(stream)->capture) drain(*stream_of(stream));
   return code;

@@ -104,6 +104,7 @@ struct State {
   std::string log, violations, live_text;
   std::map<Address, size_t> device, pinned;
   std::map<Address, Address> counters;  // the status word of the step that has them
+  std::map<Address, int> in_use;  // pinned blocks of pending copies
   std::map<Stream*, std::unique_ptr<Stream>> streams;
   std::map<Event*, std::shared_ptr<Event>> events;
   std::map<Graph*, std::unique_ptr<Graph>> graphs;

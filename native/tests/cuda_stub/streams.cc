@@ -9,7 +9,8 @@ bool inside(const std::map<Address, size_t>& memory, Address address, size_t byt
   auto found = memory.upper_bound(address);
   if (found == memory.begin()) return false;
   --found;
-  return address + bytes <= found->first + std::max<size_t>(found->second, 1);
+  const size_t wanted = std::max<size_t>(bytes, 1);  // what lies just behind is other memory
+  return address + wanted <= found->first + std::max<size_t>(found->second, 1);
 }
 
 Stream* stream_of(void* handle) {
