@@ -74,6 +74,19 @@ BRAZE_API braze_status braze_engine_load_file(const char* path, int32_t threads,
                                               braze_engine** out);
 BRAZE_API braze_status braze_engine_load_memory(const void* data, uint64_t size, uint32_t flags,
                                                 int32_t threads, braze_engine** out);
+typedef struct braze_engine_options {
+  uint64_t struct_size;
+  int32_t threads;
+  uint32_t flags;        /* for an engine in memory: BRAZE_BORROW */
+  int64_t weight_budget; /* bytes of a GPU's memory for weights, those of one context counted: what
+                            does not fit stays in pinned memory of the host and is copied for each
+                            step that reads it. -1: no limit */
+} braze_engine_options;
+
+/* path: a file, or NULL for an engine of `size` bytes at `data`. */
+BRAZE_API braze_status braze_engine_load_with(const char* path, const void* data, uint64_t size,
+                                              const braze_engine_options* options,
+                                              braze_engine** out);
 BRAZE_API void braze_engine_destroy(braze_engine* engine);
 /* Waits until the weights are checked; fails when they are damaged. */
 BRAZE_API braze_status braze_engine_verify(braze_engine* engine);

@@ -15,8 +15,15 @@ std::string& last_error() {
   return message;
 }
 
-void load(EngineBytes bytes, int32_t threads, braze_engine** out) {
-  *out = new braze_engine{std::make_shared<const Engine>(std::move(bytes), threads)};
+void load(EngineBytes bytes, int32_t threads, braze_engine** out, int64_t weight_budget = -1) {
+  *out = new braze_engine{
+      std::make_shared<const Engine>(std::move(bytes), threads, weight_budget)};
+}
+
+EngineBytes in_memory(const void* data, uint64_t size, uint32_t flags) {
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % format::kWeightAlign == 0;
+  const bool borrow = (flags & BRAZE_BORROW) && aligned;
+  return borrow ? EngineBytes::borrow(data, size) : EngineBytes::copy(data, size);
 }
 
 size_t checked(int32_t index, size_t count, const char* what) {
@@ -95,11 +102,20 @@ braze_status braze_engine_load_memory(const void* data, uint64_t size, uint32_t 
                                       int32_t threads, braze_engine** out) {
   return guarded([&] {
     braze::need(data, out);
-    const bool aligned = reinterpret_cast<uintptr_t>(data) % braze::format::kWeightAlign == 0;
-    const bool borrow = (flags & BRAZE_BORROW) && aligned;
-    braze::load(
-        borrow ? braze::EngineBytes::borrow(data, size) : braze::EngineBytes::copy(data, size),
-        threads, out);
+    braze::load(braze::in_memory(data, size, flags), threads, out);
+  });
+}
+
+braze_status braze_engine_load_with(const char* path, const void* data, uint64_t size,
+                                    const braze_engine_options* options, braze_engine** out) {
+  return guarded([&] {
+    constexpr size_t first = offsetof(braze_engine_options, weight_budget) + sizeof(int64_t);
+    braze::need(options, out);
+    const auto given = braze::read_struct(*options, first, "braze_engine_options");
+    if (!path) braze::need(data);
+    braze::load(path ? braze::EngineBytes::map_file(path)
+                     : braze::in_memory(data, size, given.flags),
+                given.threads, out, given.weight_budget);
   });
 }
 

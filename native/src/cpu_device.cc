@@ -39,7 +39,9 @@ class CpuDevice : public Device {
     return {};
   }
 
-  const unsigned char* upload(const Section& weights) override { return weights.data; }
+  const unsigned char* upload(const Plan&, const Section& weights, int64_t) override {
+    return weights.data;
+  }
 
   // Pages come zero. Large blocks use huge pages (far fewer TLB misses); small ones would only waste
   // memory. A mapping of a huge page more than asked always holds an aligned block.

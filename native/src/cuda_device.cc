@@ -80,13 +80,13 @@ CudaDevice::CudaDevice() {
 
 CudaDevice::~CudaDevice() {
   const CudaDriver& driver = CudaDriver::get();
-  weights_ = Arena();
   if (driver.is_lost()) {  // all is of the parent of a fork
     for (std::unique_ptr<CudaRoutine>& routine : routines_) (void)routine.release();
     return;
   }
   {
     const QuietCudaScope scope(context_);
+    weights_ = CudaWeights();
     if (scope.entered) {
       routines_.clear();
       for (const CuHandle m : modules_) driver.module_unload(m);
@@ -171,16 +171,10 @@ Routine CudaDevice::routine(const Plan& plan, const Step& step) const {
   return out;
 }
 
-const unsigned char* CudaDevice::upload(const Section& weights) {
-  weights_ = Arena(*this, static_cast<int64_t>(weights.size));
+const unsigned char* CudaDevice::upload(const Plan& plan, const Section& weights, int64_t budget) {
   const CudaScope scope(context_);
-  if (weights.size) {
-    const CudaDriver& driver = CudaDriver::get();
-    const CuAddress to = address_of(weights_.data());
-    cuda_check(driver.to_device(to, weights.data, weights.size, nullptr), "copying the weights");
-    cuda_check(driver.stream_wait(nullptr), "copying the weights");
-  }
-  return weights_.data();
+  weights_ = CudaWeights(*this, plan, weights, budget);
+  return weights_.base();
 }
 
 void* CudaDevice::allocate(int64_t bytes) {
@@ -216,7 +210,9 @@ void CudaDevice::copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
   // addresses are unified: the driver finds out where they are
   const auto count = static_cast<size_t>(bytes);
-  cuda_check(CudaDriver::get().copy(address_of(to), address_of(from), count), "copying");
+  const CudaDriver& driver = CudaDriver::get();
+  cuda_check(driver.copy(address_of(to), address_of(from), count), "copying");
+  cuda_check(driver.stream_wait(nullptr), "copying");  // what was pageable is only on its way
 }
 
 void CudaDevice::wait(void* stream) {

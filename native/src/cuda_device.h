@@ -7,6 +7,7 @@
 
 #include "cuda_driver.h"
 #include "cuda_routine.h"
+#include "cuda_weights.h"
 #include "device.h"
 
 namespace braze {
@@ -43,7 +44,7 @@ class CudaDevice : public Device {
 
   void load(const Plan& plan, const Section& code) override;
   Routine routine(const Plan& plan, const Step& step) const override;
-  const unsigned char* upload(const Section& weights) override;
+  const unsigned char* upload(const Plan& plan, const Section& weights, int64_t budget) override;
   void* allocate(int64_t bytes) override;
   void release(void* memory, int64_t bytes) noexcept override;
   void* allocate_pinned(int64_t bytes) override;
@@ -56,6 +57,7 @@ class CudaDevice : public Device {
   CuHandle context() const { return context_; }
   int number() const { return device_; }  // of the card
   CuHandle function(int32_t kernel) const { return functions_[static_cast<size_t>(kernel)]; }
+  const CudaWeights& weights() const { return weights_; }
   // Of a LibraryCall, numbered as in Plan::every_step.
   CudaRoutine& library_routine(size_t step) const { return *routines_[step]; }
 
@@ -71,7 +73,7 @@ class CudaDevice : public Device {
   std::vector<CuHandle> modules_;
   std::vector<CuHandle> functions_;
   std::vector<std::unique_ptr<CudaRoutine>> routines_;  // of every step; null for other kinds
-  Arena weights_;
+  CudaWeights weights_;
 };
 
 }  // namespace braze

@@ -70,6 +70,7 @@ void find_streams(void* lib, CudaDriver& d) {
   find(lib, "cuStreamCreateWithPriority", d.stream_create);
   find(lib, "cuStreamDestroy_v2", d.stream_destroy);
   find(lib, "cuStreamSynchronize", d.stream_wait);
+  find(lib, "cuStreamGetId", d.stream_id);
   find(lib, "cuStreamWaitEvent", d.stream_wait_event);
   find(lib, "cuStreamBeginCapture_v2", d.capture_begin);
   find(lib, "cuStreamEndCapture", d.capture_end);

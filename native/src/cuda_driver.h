@@ -72,6 +72,7 @@ struct CudaDriver {
   int (*stream_create)(CuHandle*, unsigned flags, int priority);
   int (*stream_destroy)(CuHandle);
   int (*stream_wait)(CuHandle);
+  int (*stream_id)(CuHandle, unsigned long long*);  // which no other stream of the process ever has
   int (*stream_wait_event)(CuHandle stream, CuHandle event, unsigned flags);
   int (*capture_begin)(CuHandle stream, int mode);
   int (*capture_end)(CuHandle stream, CuHandle* graph);

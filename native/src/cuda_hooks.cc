@@ -10,6 +10,7 @@ void CudaHooks::run(LaunchTable& table, const braze_run_options& options) {
   CudaEvent end;
   cuda_check(driver.event_create(start.out(), 0), "making an event");
   cuda_check(driver.event_create(end.out(), 0), "making an event");
+  steps_.begin();
   for (size_t step = 0; step < table.num_steps(); ++step) {
     cuda_check(driver.event_record(start.get(), stream_), "timing");
     steps_.issue(table, step, stream_, false);

@@ -100,6 +100,7 @@ void CudaLanes::record(LaunchTable& table, CudaSteps& steps, CuHandle stream) {
     streams_.push_back(std::move(made));
   }
   marks_used_ = 0;
+  steps.begin();
   std::vector<CuHandle> marks(lanes.steps.size());
   const auto put_mark = [&](CuHandle on) {
     const CuHandle made = mark();

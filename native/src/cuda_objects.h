@@ -1,4 +1,5 @@
-// Objects of the driver that end with their owner. The owner's context must be current then.
+// Objects of the driver that end with their owner. The owner's context must be current then, except
+// in a forked child, where all is the parent's.
 #pragma once
 
 #include <utility>
@@ -26,7 +27,7 @@ class CudaObject {
     return &handle_;
   }
   void reset() {
-    if (handle_) (CudaDriver::get().*kDestroy)(handle_);
+    if (handle_ && !CudaDriver::get().is_lost()) (CudaDriver::get().*kDestroy)(handle_);
     handle_ = nullptr;
   }
 
@@ -46,7 +47,7 @@ class PinnedMemory {
   // Throws an execution error without memory. Zero at first.
   explicit PinnedMemory(size_t bytes);
   ~PinnedMemory() {
-    if (data_) CudaDriver::get().host_free(data_);
+    if (data_ && !CudaDriver::get().is_lost()) CudaDriver::get().host_free(data_);
   }
   PinnedMemory(PinnedMemory&& other) noexcept { *this = std::move(other); }
   PinnedMemory& operator=(PinnedMemory&& other) noexcept {

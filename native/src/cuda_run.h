@@ -69,6 +69,7 @@ class CudaRun : public Runner {
   std::vector<Tensor> tensors_;            // of each binding
   std::vector<unsigned char*> addresses_;  // of the tensors, the key of a graph
   bool enqueued_ = false;                  // a run on a stream of the caller may not be done
+  unsigned long long enqueued_on_ = 0;     // the id of that stream: handles are used again
   int64_t enqueue_ns_ = 0;  // what launching the last run took
   std::unique_ptr<Resources> resources_;
 };

@@ -17,7 +17,8 @@ CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data
 CudaSteps::CudaSteps(CudaDevice& device, const Engine& engine)
     : device_(device),
       engine_(engine),
-      statuses_(engine.plan().every_step.size() * sizeof(int32_t)) {
+      statuses_(engine.plan().every_step.size() * sizeof(int32_t)),
+      ring_(device, engine.plan(), device.weights()) {
   int64_t words = 0;
   for (const Step* const step : engine.plan().every_step) {
     first_counter_.push_back(static_cast<CuAddress>(words) * sizeof(int32_t));
@@ -29,10 +30,13 @@ CudaSteps::CudaSteps(CudaDevice& device, const Engine& engine)
 }
 
 bool CudaSteps::issue(LaunchTable& table, size_t step, CuHandle stream, bool after_launch) {
-  const Place at{table, step, stream, after_launch};
   const Step& which = *engine_.plan().every_step[step];
   const NvtxRange range(step_name(which).c_str());
-  return std::visit([&](const auto& s) { return issue(at, s); }, which);
+  const bool waits = ring_.before(step, table.pointers(step), table.shapes(), stream);
+  const Place at{table, step, stream, after_launch && !waits};
+  const bool out = std::visit([&](const auto& s) { return issue(at, s); }, which);
+  ring_.after(stream);
+  return out;
 }
 
 const Kernel& CudaSteps::kernel_of(const Launch& launch) const {

@@ -5,6 +5,7 @@
 
 #include "cuda_device.h"
 #include "cuda_objects.h"
+#include "cuda_ring.h"
 #include "cuda_tensormap.h"
 #include "launch_table.h"
 
@@ -15,6 +16,8 @@ class CudaSteps {
   // The device's context must be current, here and in all calls.
   CudaSteps(CudaDevice& device, const Engine& engine);
 
+  // Before the steps of a run or a capture.
+  void begin() { ring_.begin(); }
   // The table points to memory of the device. after_launch: what was put on the stream last is a
   // kernel, so that one which waits by itself may start while that runs. Returns whether the next
   // step may be told so.
@@ -50,6 +53,7 @@ class CudaSteps {
   std::vector<CuAddress> first_counter_;  // of each step
   std::vector<void*> arguments_;          // of the launch that is being made, and some it points to
   TensorMaps maps_;                       // of that launch
+  CudaRing ring_;                         // of weights that do not stay on the device
   CuAddress status_ = 0;
   CuAddress unused_ = 0;
 };

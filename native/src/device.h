@@ -68,8 +68,9 @@ class Device {
   // What the host's executor calls for a step of the loaded plan.
   virtual Routine routine(const Plan& plan, const Step& step) const = 0;
 
-  // Where kernels find the weights: the section itself, or a copy.
-  virtual const unsigned char* upload(const Section& weights) = 0;
+  // From where the offsets of weights count: the section itself, or a copy. budget: bytes of a
+  // device's memory for them, negative for all they need.
+  virtual const unsigned char* upload(const Plan& plan, const Section& weights, int64_t budget) = 0;
 
   // Memory aligned as any plan may ask, zero at first. Throws an execution error without memory.
   virtual void* allocate(int64_t bytes) = 0;

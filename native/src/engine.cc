@@ -23,7 +23,7 @@ bool is_for_cuda(const Plan& plan) {
 
 }  // namespace
 
-Engine::Engine(EngineBytes bytes, int32_t threads)
+Engine::Engine(EngineBytes bytes, int32_t threads, int64_t weight_budget)
     : bytes_(std::move(bytes)),
       sections_(read_sections(bytes_)),
       plan_(parse_plan(sections_.manifest.text(), sections_.code.size, sections_.weights.size)),
@@ -34,7 +34,7 @@ Engine::Engine(EngineBytes bytes, int32_t threads)
     fail(BRAZE_ERROR_EXECUTION, "threads is ", threads, ", outside 0..", format::kMaxWorkers);
   }
   device_->load(plan_, sections_.code);
-  weights_ = device_->upload(sections_.weights);
+  weights_ = device_->upload(plan_, sections_.weights, weight_budget);
   for (const Step* const step : plan_.every_step) {
     routines_.push_back(device_->routine(plan_, *step));
     origins_.push_back(joined(step_origins(*step)));

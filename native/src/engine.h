@@ -16,7 +16,8 @@ namespace braze {
 class Engine {
  public:
   // threads: workers of a run, 0 for the engine's own number, at most the CPUs there are.
-  Engine(EngineBytes bytes, int32_t threads);
+  // weight_budget: as in braze_engine_options.
+  Engine(EngineBytes bytes, int32_t threads, int64_t weight_budget = -1);
 
   const EngineBytes& bytes() const { return bytes_; }
   const Plan& plan() const { return plan_; }

@@ -1,5 +1,7 @@
 #include "cuda_network.h"
 
+#include <sstream>
+
 namespace braze::test {
 namespace {
 
@@ -67,12 +69,39 @@ std::string cuda_counters() {
   return b.engine(weights(64));
 }
 
+std::string cuda_many_weights() {
+  PlanBuilder b("sm_90");
+  constexpr int rows = 64;
+  const Ends e(b, rows);
+  const std::string w = weights(rows);
+  std::string section;
+  std::vector<std::string> steps;
+  int from = e.x;
+  for (int i = 0; i < 12; ++i) {
+    const int weight = i == 0 ? e.w : b.weight(e.bytes, static_cast<int64_t>(section.size()));
+    section += w + std::string(static_cast<size_t>(i % 3) * 4096, '\0');
+    const int to = i == 11 ? e.y : b.arena(e.bytes, e.room);
+    const std::vector<int> after = i ? std::vector<int>{i - 1} : std::vector<int>{};
+    steps.push_back(b.launch("add", {{from, -1}, {weight, -1}, {to, -1}}, {e.count}, false, after));
+    from = to;
+  }
+  b.main(steps);
+  return b.engine(section);
+}
+
 int count_of(const char* line) {
   int count = 0;
   const std::string log = std::string("\n") + stub_log();
   const std::string wanted = std::string("\n") + line;
   for (size_t at = log.find(wanted); at != std::string::npos; at = log.find(wanted, at + 1)) ++count;
   return count;
+}
+
+std::string line_of(int64_t call) {
+  std::istringstream log{stub_log()};
+  std::string line;
+  for (int64_t i = 0; i < call; ++i) std::getline(log, line);
+  return line;
 }
 
 }  // namespace braze::test

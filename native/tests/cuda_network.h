@@ -20,6 +20,11 @@ std::string cuda_branches(bool share);
 // The same y, the last step twice, by kernels that wait for earlier launches and have counters.
 std::string cuda_counters();
 
+// y = x + w + w + w ..., twelve times, each w a weight of its own; y is right when w = 0, 1, 2, ... is
+// added twelve times. Weights take 4, 8 and 12 KiB.
+std::string cuda_many_weights();
+constexpr int64_t kManyWeights = 12 * 8 << 10;
+
 // Calls that may fail one after the other: the first failure ends a use, all is destroyed.
 struct CudaUse {
   explicit CudaUse(const std::string& bytes) : file(bytes), size(bytes.size()) {}
@@ -27,7 +32,10 @@ struct CudaUse {
   CudaUse(const CudaUse&) = delete;
   CudaUse& operator=(const CudaUse&) = delete;
 
-  braze_status load() { return braze_engine_load_memory(file.data, size, BRAZE_BORROW, 1, &engine); }
+  braze_status load() {
+    const braze_engine_options options = {sizeof(options), 1, BRAZE_BORROW, weight_budget};
+    return braze_engine_load_with(nullptr, file.data, size, &options, &engine);
+  }
   braze_status create(int32_t extra_streams = -1, int32_t priority = 0) {
     const braze_context_options options = {sizeof(options), -1, priority, extra_streams};
     return braze_context_create_with(engine, &options, &context);
@@ -65,6 +73,7 @@ struct CudaUse {
 
   AlignedCopy file;
   const uint64_t size;
+  int64_t weight_budget = -1;
   braze_engine* engine = nullptr;
   braze_context* context = nullptr;
 };
@@ -89,6 +98,8 @@ inline bool says(const char* text) {
 
 // Lines of the stub's log that start with `line`.
 int count_of(const char* line);
+// The line of the stub's call-th call since the reset.
+std::string line_of(int64_t call);
 
 // Nothing is alive, no memory was misused; then forgets all.
 inline void check_clean(const char* file, int line) {

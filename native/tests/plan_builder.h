@@ -56,7 +56,7 @@ class PlanBuilder {
   int weight(int bytes, int64_t offset) { return buffer("weight", bytes, -1, offset); }
 
   int body(const char* name, std::initializer_list<std::string> steps);
-  void main(std::initializer_list<std::string> steps) { steps_ = joined(steps); }
+  void main(const std::vector<std::string>& steps) { steps_ = joined(steps); }
   void debug(const char* name, const char* dtype, std::vector<int> shape, int buffer, int step);
 
   // JSON of steps. Buffers and displacements: {buffer, size or -1}.

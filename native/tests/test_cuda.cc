@@ -1,5 +1,4 @@
 // The GPU's runtime against a driver that records, checks and fails: cuda_stub.
-#include <sstream>
 #include <string>
 
 #include "cuda_network.h"
@@ -10,13 +9,6 @@ using namespace braze::test;
 
 constexpr int kOutOfMemory = 2;
 constexpr int kIllegalAddress = 700;
-
-std::string line_of(int64_t call) {
-  std::istringstream log{stub_log()};
-  std::string line;
-  for (int64_t i = 0; i < call; ++i) std::getline(log, line);
-  return line;
-}
 
 void test_results_and_what_is_called() {
   stub_reset();

@@ -67,6 +67,17 @@ def test_options_without_effect_are_noted() -> None:
     )
 
 
+def test_weight_budgets() -> None:
+    assert parse("--onnx=m").weight_budget is None
+    assert parse("--onnx=m", "--weightStreamingBudget=-2").weight_budget is None
+    for text, budget in (("30%", 300), ("0.5%", 5), ("1234", 1234), ("0", 0)):
+        found = parse("--onnx=m", f"--weightStreamingBudget={text}").weight_budget
+        assert found is not None and found.bytes_of(1000) == budget
+    for text in ("-1", "101%", "-3%", "12.5", "x", ""):
+        with pytest.raises(ConfigError, match="neither bytes, nor a part"):
+            parse("--onnx=m", f"--weightStreamingBudget={text}")
+
+
 def test_how_an_engine_runs_on_a_gpu() -> None:
     assert parse("--onnx=m").gpu == GpuOptions(transfers=True, graph=True, spin=True)
     o = parse("--onnx=m", "--noDataTransfers", "--noCudaGraph", "--useSpinWait")

@@ -21,7 +21,7 @@ import pytest
 
 from braze.cli.main import main
 from braze.core.dtypes import BF16, F16, F32
-from braze.core.errors import BindingError, DTypeError, ExecutionError, ShapeError
+from braze.core.errors import BindingError, ConfigError, DTypeError, ExecutionError, ShapeError
 from braze.engine.plan import Kernel, Module
 from braze.runtime import DeviceArray, Engine
 from braze.runtime.stream import Stream
@@ -201,6 +201,21 @@ def check_streams() -> None:
     assert times.h2d == times.compute == times.d2h == 0.5
     with pytest.raises(ExecutionError, match="priority"):
         e.create_context(priority=-1)
+
+
+def check_weights_are_streamed_within_a_budget() -> None:
+    image = engine().to_bytes()
+    want = engine()({"x": X})["y"]
+    few = Engine.from_bytes(image, weight_budget=1 << 20)
+    np.testing.assert_array_equal(few({"x": X})["y"], want)
+    size = chain_plan().weights[0].bytes
+    with pytest.raises(ExecutionError, match="weight budget of 10 bytes is too small"):
+        Engine.from_bytes(image, weight_budget=10)
+    with pytest.raises(ConfigError, match="0 or more"):
+        Engine.from_bytes(image, weight_budget=-1)
+    # the chain reads one weight, so a budget that streams it is none smaller than twice that
+    with pytest.raises(ExecutionError, match="too small"):
+        Engine.from_bytes(image, weight_budget=size - 1)
 
 
 def check_memory_ends_with_its_owners() -> None:

@@ -100,6 +100,15 @@ API int cuStreamSynchronize(void* stream) {
   return call.code;
 }
 
+API int cuStreamGetId(void* stream, unsigned long long* out) {
+  const Call call("stream id");
+  if (call.code) return call.code;
+  const Stream* const s = stream_of(stream);
+  if (!s) return kInvalidHandle;
+  *out = static_cast<unsigned long long>(s->number);
+  return 0;
+}
+
 API int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   const Call call("wait for event" + name_of(stream));
   if (call.code) return call.code;

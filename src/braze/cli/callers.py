@@ -23,6 +23,18 @@ class GpuOptions:
     spin: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class WeightBudget:
+    """How many bytes of a GPU weights may take; part: percent of all weights instead."""
+
+    value: float
+    part: bool
+
+    def bytes_of(self, weights: int) -> int:
+        """For an engine with so many bytes of weights."""
+        return int(weights * self.value / 100 if self.part else self.value)
+
+
 class HostCaller:
     """Runs its context and keeps the last outputs."""
 

@@ -64,6 +64,13 @@ def _execute(o: ExecOptions) -> None:
         writable_target(path)  # a build takes long: refuse what cannot be written before it
     engine = _load(o) if o.load_engine else _build(o)
     plan = engine.plan
+    if o.weight_budget and engine.on_gpu:
+        weights = sum(w.bytes for w in plan.weights)
+        budget = o.weight_budget.bytes_of(weights)
+        print(f"Weight streaming: {budget} of {weights} bytes of weights on the GPU")
+        image = engine.to_bytes()
+        del engine  # its weights take the memory that the limit is for
+        engine = braze.Engine.from_bytes(image, weight_budget=budget)
     print("\n".join(engine_lines(plan)))
     if o.dump_profiles:
         print("\n".join([section("Optimization profiles"), *profile_lines(plan)]))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from braze.cli.callers import GpuOptions
+from braze.cli.callers import GpuOptions, WeightBudget
 from braze.cli.shapes import Shape, parse_pairs, parse_shapes, parse_values, profile_ranges
 from braze.core.config import ShapeRange
 from braze.core.errors import ConfigError
@@ -52,6 +52,7 @@ WITHOUT_EFFECT: Final = (
     "--exposeDMA",
     "--useManagedMemory",
     "--separateProfileRun",
+    "--allowWeightStreaming",  # every engine of a GPU does
 )
 # pairs that say how an engine runs on a GPU: what braze does anyway, and the opposite
 ON_GPU: Final = (
@@ -94,6 +95,7 @@ class ExecOptions:
     verbosity: str = "layer_names_only"
     verbose: bool = False
     notes: tuple[str, ...] = ()
+    weight_budget: WeightBudget | None = None
     gpu: GpuOptions = field(default_factory=GpuOptions)
     gpu_names: tuple[str, ...] = ()  # those given of ON_GPU
 
@@ -199,6 +201,8 @@ def _add_inference_arguments(group: argparse._ArgumentGroup) -> None:
     add("--idleTime", type=float, default=0.0, metavar="MS", help="pause between runs")
     add("--infStreams", "--streams", type=int, default=1, metavar="N",
         help="N callers at a time, each with its own context")  # fmt: skip
+    add("--weightStreamingBudget", metavar="N[%]",
+        help="bytes, or a part, of the weights that may lie on a GPU; -2: no limit")  # fmt: skip
     for usual, opposite, what in ON_GPU:
         add(usual, action="append_const", const=usual, dest="on_gpu",
             help=f"on a GPU, {what} (so it is anyway)")  # fmt: skip
@@ -273,9 +277,27 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         verbosity=args.profilingVerbosity,
         verbose=args.verbose,
         notes=tuple(f"{n} has no effect" for n in args.ignored or ()),
+        weight_budget=_weight_budget(args.weightStreamingBudget),
         gpu=_gpu_options(args.on_gpu or ()),
         gpu_names=tuple(args.on_gpu or ()),
     )
+
+
+def _weight_budget(text: str | None) -> WeightBudget | None:
+    if text in (None, "-2"):
+        return None
+    number = text.removesuffix("%")
+    part = number != text
+    try:
+        value = float(number) if part else float(int(number))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= (100 if part else float("inf")):
+        raise ConfigError(
+            f"--weightStreamingBudget={text} is neither bytes, nor a part as 30%, nor -2 (all); "
+            "braze does not choose one by itself"
+        )
+    return WeightBudget(value, part)
 
 
 def _gpu_options(names: Sequence[str]) -> GpuOptions:

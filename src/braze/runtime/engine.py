@@ -25,7 +25,7 @@ from braze.runtime.context import ExecutionContext
 from braze.runtime.device import DeviceArray, pinned_empty
 from braze.runtime.dlpack import CUDA
 from braze.runtime.loaded import LoadedEngine
-from braze.runtime.native import BORROW, check, library, thread_count
+from braze.runtime.native import check, engine_options, library
 from braze.runtime.report import describe_plan, shape_text
 
 
@@ -46,21 +46,36 @@ class Engine:
         self._free_contexts: list[ExecutionContext] = []
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, threads: int = 0) -> Engine:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        threads: int = 0,
+        weight_budget: int | None = None,
+    ) -> Engine:
         """The engine in the file at `path`, which stays mapped into memory.
 
         threads: workers of a run, at most what it was built for; 0 for that number (at most the
-        CPUs of this machine).
+        CPUs of this machine). weight_budget: bytes of a GPU's memory for weights, those of one
+        context counted; what does not fit is copied from the host for each step that reads it.
         """
-        name, workers, handle = os.fsencode(path_text(path)), thread_count(threads), c_void_p()
+        name, handle = os.fsencode(path_text(path)), c_void_p()
+        options = ctypes.byref(engine_options(threads, weight_budget))
         try:
-            check(library().braze_engine_load_file(name, workers, ctypes.byref(handle)))
+            out = ctypes.byref(handle)
+            check(library().braze_engine_load_with(name, None, 0, options, out))
         except TargetError as refusal:
             return _of_other_backend(read_file(path_text(path)), refusal)
         return cls(LoadedEngine(handle))
 
     @classmethod
-    def from_bytes(cls, data: bytes | bytearray | memoryview, *, threads: int = 0) -> Engine:
+    def from_bytes(
+        cls,
+        data: bytes | bytearray | memoryview,
+        *,
+        threads: int = 0,
+        weight_budget: int | None = None,
+    ) -> Engine:
         """The engine in `data`, which is copied once (loading a file copies nothing)."""
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise EngineFormatError(
@@ -72,7 +87,7 @@ class Engine:
             raise EngineFormatError("the engine is empty; build one with braze.build")
         image = aligned_bytes(source.size)
         image[:] = source
-        return cls._from_image(image, threads)
+        return cls._from_image(image, threads, weight_budget)
 
     @classmethod
     def from_plan(cls, plan: Plan, *, threads: int = 0) -> Engine:
@@ -80,11 +95,14 @@ class Engine:
         return cls._from_image(to_array(plan), threads)
 
     @classmethod
-    def _from_image(cls, image: npt.NDArray[np.uint8], threads: int) -> Engine:
-        workers, handle = thread_count(threads), c_void_p()
+    def _from_image(
+        cls, image: npt.NDArray[np.uint8], threads: int, weight_budget: int | None = None
+    ) -> Engine:
+        handle = c_void_p()
         address, out = image.ctypes.data, ctypes.byref(handle)
+        options = ctypes.byref(engine_options(threads, weight_budget))
         try:
-            check(library().braze_engine_load_memory(address, image.size, BORROW, workers, out))
+            check(library().braze_engine_load_with(None, address, image.size, options, out))
         except TargetError as refusal:
             return _of_other_backend(from_bytes(image.data), refusal)
         return cls(LoadedEngine(handle, keep=image))

@@ -120,6 +120,17 @@ class RunOptions(ctypes.Structure):
     )
 
 
+class EngineOptions(ctypes.Structure):
+    """braze_engine_options."""
+
+    _fields_ = (
+        ("struct_size", c_uint64),
+        ("threads", c_int32),
+        ("flags", c_uint32),
+        ("weight_budget", c_int64),
+    )
+
+
 class ContextOptions(ctypes.Structure):
     """braze_context_options."""
 
@@ -158,8 +169,7 @@ _PLAIN: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
 _CHECKED: Final[dict[str, tuple[Any, ...]]] = {
     "braze_host_supports": (c_char_p,),
     "braze_set_library_folders": (c_char_p,),
-    "braze_engine_load_file": (c_char_p, c_int32, _OUT),
-    "braze_engine_load_memory": (c_void_p, c_uint64, c_uint32, c_int32, _OUT),
+    "braze_engine_load_with": (c_char_p, c_void_p, c_uint64, POINTER(EngineOptions), _OUT),
     "braze_engine_verify": (c_void_p,),
     "braze_engine_bytes": (c_void_p, _OUT, POINTER(c_uint64)),
     "braze_engine_binding": (c_void_p, c_int32, POINTER(TensorInfo)),
@@ -262,6 +272,14 @@ def thread_count(value: object) -> int:
     if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:
         raise ConfigError(f"{value!r} is not a number of threads from 0 (all) to {MAX_THREADS}")
     return int(value)
+
+
+def engine_options(threads: object, weight_budget: int | None) -> EngineOptions:
+    """Options of loading an engine, whose bytes are borrowed; raises ConfigError."""
+    if weight_budget is not None and weight_budget < 0:
+        raise ConfigError(f"a weight budget of {weight_budget} bytes cannot be; give 0 or more")
+    budget = -1 if weight_budget is None else weight_budget
+    return EngineOptions(ctypes.sizeof(EngineOptions), thread_count(threads), BORROW, budget)
 
 
 def run_options(workers: object, *, graph: bool = True, sleep: bool = False) -> RunOptions:

@@ -31,13 +31,21 @@ class ReferenceEngine(Engine):
         self._free_contexts = []
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, threads: int = 0) -> ReferenceEngine:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        threads: int = 0,
+        weight_budget: int | None = None,
+    ) -> ReferenceEngine:
         """The engine in the file at `path`; threads are checked and not used."""
         thread_count(threads)
         return cls(to_array(read_file(path_text(path))))
 
     @classmethod
-    def _from_image(cls, image: npt.NDArray[np.uint8], threads: int) -> ReferenceEngine:
+    def _from_image(
+        cls, image: npt.NDArray[np.uint8], threads: int, weight_budget: int | None = None
+    ) -> ReferenceEngine:
         thread_count(threads)
         return cls(image)
 
