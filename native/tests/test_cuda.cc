@@ -1,4 +1,5 @@
 // The GPU's runtime against a driver that records, checks and fails: cuda_stub.
+#include <sstream>
 #include <string>
 
 #include "cuda_network.h"
