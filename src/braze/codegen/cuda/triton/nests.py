@@ -253,6 +253,9 @@ class _NestWriter:
         if isinstance(self.inner_total, int) and self.inner_total <= self.columns:
             if self._whole is None:
                 self._whole = self._inner_scope(outer, "0", total)
+                for store in self.nest.stores:  # what they read need not wait for reductions
+                    if store.over == "all":
+                        self.emit.ahead(store.expr, self._whole)
             yield self._whole
             return
         few = isinstance(self.inner_total, int) and self.inner_total <= MOST_UNROLLED
