@@ -48,7 +48,8 @@ class Preferences:
     own. channels_last: numbers of spatial axes whose convolutions have templates that read channels
     last; narrow_columns: products of fewer columns waste what a wider one would use;
     joint_products: products or convolutions of one tensor with several weights are better one wide
-    one, whose parts are read where they lie.
+    one, whose parts are read where they lie; patch_products: a convolution that cuts a picture into
+    patches is better a product of them.
     """
 
     cheap_cost: int = 4
@@ -59,6 +60,7 @@ class Preferences:
     channels_last: frozenset[int] = frozenset({1, 2, 3})
     narrow_columns: int = 32
     joint_products: bool = False
+    patch_products: bool = False
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

@@ -11,6 +11,7 @@ from braze.passes.fold.eliminate_common import eliminate_common
 from braze.passes.fold.eliminate_dead import eliminate_dead
 from braze.passes.fold.fold_constants import fold_constants
 from braze.passes.rules.canonicalize import canonicalize
+from braze.passes.rules.cut_patches import cut_patches
 from braze.passes.rules.fold_batchnorm import fold_batchnorm
 from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
@@ -19,6 +20,7 @@ from braze.passes.rules.simplify_algebra import simplify_algebra
 from braze.passes.rules.split_projections import split_projections
 from braze.passes.separate_outputs import separate_outputs
 from braze.passes.shapes.channels_last import channels_last
+from braze.passes.shapes.enter_concats import enter_concats
 from braze.passes.shapes.simplify_shapes import simplify_shapes
 from braze.passes.shapes.sink_reshapes import sink_reshapes
 from braze.passes.shapes.sink_transposes import sink_transposes, untangle_reshapes
@@ -51,6 +53,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     *ATTENTION,
     *AFFINE,
     fuse_pads,
+    cut_patches,
     # layouts; norms over channels become norms over the last axis by that
     *LAYOUT,
     canonicalize,
@@ -59,6 +62,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     decompose,
     fold_constants,
     simplify_shapes,
+    enter_concats,
     split_projections,
     sink_reshapes,
     simplify_shapes,

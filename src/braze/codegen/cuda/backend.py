@@ -111,7 +111,12 @@ class CudaBackend:
 
     @property
     def preferences(self) -> Preferences:
-        return Preferences(channels_last=frozenset({1, 2, 3}), max_cost=2000, joint_products=True)
+        return Preferences(
+            channels_last=frozenset({1, 2, 3}),
+            max_cost=2000,
+            joint_products=True,
+            patch_products=True,
+        )
 
     @property
     def generator(self) -> str:

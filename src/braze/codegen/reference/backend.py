@@ -41,7 +41,7 @@ class ReferenceBackend:
     @property
     def preferences(self) -> Preferences:
         """Those of a GPU where they change what kernels are, so that tests without one see it."""
-        return Preferences(joint_products=True)
+        return Preferences(joint_products=True, patch_products=True)
 
     @property
     def generator(self) -> str:
