@@ -29,7 +29,7 @@ from braze.core.elements import stored
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import axis, cast, hole, load
 from braze.fusion.kernel import AnchorKernel
-from braze.ops.lowering import AttentionSpec, ConvSpec, SelectSpec
+from braze.ops.lowering import AttentionSpec, ConvSpec, Operand, SelectSpec
 from braze.ops.pointwise.activation import Activation, Gelu
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.interpreter import Array, run
@@ -163,15 +163,23 @@ def test_integer_convolutions(
     np.testing.assert_array_equal(got, run_kernel(kernel, inputs, {})[0])
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("kind", ["relu", "residual", "rows"])
 @pytest.mark.parametrize(
     ("channels", "size", "pads"),
     [(3, (7, 7), (3, 3, 3, 3)), (1, (3, 2), (0, 1, 1, 0)), (4, (2, 5), (0, 2, 0, 2))],
 )
 def test_stems(
-    channels: int, size: tuple[int, int], pads: tuple[int, int, int, int], kind: str
+    channels: int, size: tuple[int, int], pads: tuple[int, int, int, int], kind: str, apart: bool
 ) -> None:
     kernel = harness.conv(2, 12, 17, (channels, 10), size, strides=(2, 2), pads=pads, kind=kind)
+    if apart:  # channels first, and something in front of them
+        h, w = 12, 17
+        data = Operand(0, ((channels + 1) * h * w, w, 1, h * w), h * w)
+        assert isinstance(kernel.spec, ConvSpec)
+        picture = TensorSpec(F32, (2, channels + 1, h, w))
+        spec = replace(kernel.spec, data=data)
+        kernel = replace(kernel, spec=spec, inputs=(picture, *kernel.inputs[1:]))
     sources = stem_sources(kernel, Tile(16, 16, 32, 4, 2))
     inputs = stored = harness.random_inputs(kernel, {})
     for slot, packing in sources[0].packings:

@@ -47,7 +47,7 @@ from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, sources_of_nests
 from braze.codegen.cuda.triton.pool import compile_all
 from braze.codegen.cuda.triton.select import select_source
-from braze.codegen.cuda.triton.stem import stem_sources
+from braze.codegen.cuda.triton.stem import folds, stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import is_depthwise, window_source
 from braze.core.config import Effort
@@ -149,7 +149,7 @@ class CudaBackend:
                 return "its weight is not constant"
             if spec.groups > 1 and spec.in_channels == spec.groups and not is_depthwise(spec):
                 return "a window with several outputs a channel is no product"
-            if spec.pixels is None:
+            if spec.pixels is None and not folds(spec):
                 return "its pixels do not follow each other at one distance"
         return None
 

@@ -18,6 +18,7 @@ from braze.expr.scalar import Expr, const
 from braze.ops.lowering import Operand, View
 from braze.ops.writing.axes import reshape_groups
 
+FEW = 4  # elements: a row of so many is no load worth having
 ZERO = const(0, I64)
 
 
@@ -84,7 +85,7 @@ def _regrouped(at: Place, source: Shape, shape: Shape) -> Place | None:
 def placed(operand: Operand, sizes: Sequence[Dim], shape: Shape, at: Place) -> Operand | None:
     """`operand`, which reads a row-major tensor of `shape` along axes of `sizes`, at `at`.
 
-    None where what it reads side by side does not lie so there.
+    None where what it reads side by side does not lie so there, but for rows of a few elements.
     """
     if operand.offset != 0:
         return None
@@ -99,7 +100,11 @@ def placed(operand: Operand, sizes: Sequence[Dim], shape: Shape, at: Place) -> O
             for old, new, d in zip(dense, at.steps, shape, strict=True)
             if (old, d) == (stride, size)
         ]
-        if len(found) != 1 or (stride == 1 and found[0] != 1):
+        if len(found) != 1 or (stride == 1 and found[0] != 1 and not _is_few(size)):
             return None
         strides.append(found[0])
     return replace(operand, strides=tuple(strides), offset=at.offset)
+
+
+def _is_few(size: Dim) -> bool:
+    return isinstance(size, int) and size <= FEW

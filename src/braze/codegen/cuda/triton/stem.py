@@ -3,7 +3,7 @@
 Loads of three channels fit no tensor core and no wide load. So a first launch folds 2 x 2 pixels of
 up to four channels into one of 16, with the padding around them, and a second one convolves that
 with stride 1: the taps along a line of the window are then one run of memory. Both launches share
-the workspace.
+the workspace. The first may read channels that lie apart, as pictures mostly come.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.nests import TritonSource, storage_type
 from braze.codegen.cuda.triton.source import RELEASE, WAIT
 from braze.codegen.cuda.triton.tile import Tile
-from braze.core.dims import static, static_size
+from braze.core.dims import is_static, static, static_size
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, Packing
 from braze.ops.lowering import ConvSpec
@@ -23,25 +23,31 @@ FOLDED = 16  # channels of a folded pixel: two lines, two columns, four channels
 BLOCK = 1024
 
 
+def folds(spec: ConvSpec) -> bool:
+    """Whether a convolution is one of a picture, and its data lies where that is known."""
+    if len(spec.kernel) != 2 or spec.groups > 1 or spec.in_channels > 4:
+        return False
+    if spec.strides != (2, 2) or spec.dilations != (1, 1):
+        return False
+    data, _ = spec.operands["data"]
+    places = (*data.strides, data.offset)
+    sizes = (spec.batch, *spec.in_spatial, *spec.out_spatial, *places)
+    return 2 <= min(spec.kernel) <= max(spec.kernel) <= 8 and is_static(sizes)
+
+
 def folded_kernel(kernel: AnchorKernel) -> AnchorKernel | None:
     """The second convolution, whose slot 0 is the workspace; None where this does not fit."""
     spec = kernel.spec
-    if not isinstance(spec, ConvSpec) or len(spec.kernel) != 2 or spec.groups > 1:
-        return None
-    if spec.in_channels > 4 or spec.strides != (2, 2) or spec.dilations != (1, 1):
-        return None
-    if spec.data is not None:
-        return None
-    sizes = (spec.batch, *spec.in_spatial, *spec.out_spatial)
-    if max(spec.kernel) > 8 or min(spec.kernel) < 2 or not all(isinstance(d, int) for d in sizes):
+    if not isinstance(spec, ConvSpec) or not folds(spec):
         return None
     taps = tuple(-(-k // 2) for k in spec.kernel)
     spatial = tuple(
         d + t - 1 for d, t in zip(spec.out_spatial, taps, strict=True) if isinstance(d, int)
     )
     changed = replace(
-        spec, in_spatial=spatial, in_channels=FOLDED, kernel=taps, strides=(1, 1), pads=(0,) * 4
-    )
+        spec, in_spatial=spatial, in_channels=FOLDED, kernel=taps, strides=(1, 1), pads=(0,) * 4,
+        data=None,
+    )  # fmt: skip
     image = TensorSpec(kernel.inputs[0].dtype, (spec.batch, *spatial, FOLDED))
     weight = TensorSpec(kernel.inputs[1].dtype, (spec.out_channels, FOLDED, *taps))
     return replace(kernel, spec=changed, inputs=(image, weight, *kernel.inputs[2:]))
@@ -78,6 +84,8 @@ def _fold(
     assert isinstance(spec, ConvSpec)
     _, down, right, _ = folded.inputs[0].shape
     height, width = spec.in_spatial
+    data, _ = spec.operands["data"]
+    of_image, of_line, of_pixel, of_channel = data.strides
     total = static_size(static(folded.inputs[0].shape))
     lines = (
         WAIT,
@@ -88,8 +96,8 @@ def _fold(
         f"image = at // {FOLDED} // {right} // {down}",
         f"inside = (channel < {spec.in_channels}) & (x >= 0) & (x < {width})",
         f"inside = inside & (y >= 0) & (y < {height}) & (at < {total})",
-        f"place = ((image * {height} + y) * {width} + x) * {spec.in_channels} + channel",
-        "value = tl.load(in0 + place, mask=inside, other=0)",
+        f"place = image * {of_image} + y * {of_line} + x * {of_pixel} + channel * {of_channel}",
+        f"value = tl.load(in0 + place + {data.offset}, mask=inside, other=0)",
         RELEASE,
         f"tl.store(scratch + at, value, mask=at < {total})",
     )
