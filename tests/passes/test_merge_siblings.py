@@ -172,6 +172,13 @@ def test_what_cannot_take_part_leaves_the_others_together() -> None:
     assert sorted(joined(after)) == [E, 2 * E]
 
 
+def test_few_parts_at_once() -> None:
+    """The projections of an encoder's result for many layers of a decoder."""
+    g = Net()
+    x = g.tensor("x", N, K)
+    assert joined(merged(g, *(read(g, project(g, x)) for _ in range(9)))) == [4 * E, 4 * E, E]
+
+
 def _two(g: Net, x: Value) -> tuple[Value, Value]:
     return project(g, x), project(g, x)
 

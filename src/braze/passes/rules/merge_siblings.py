@@ -33,6 +33,9 @@ from braze.passes.base import PassContext
 from braze.passes.rewrite import describe
 
 ALIGNED: Final = 16  # bytes at which operands of products should begin: one wide load
+# All parts live as long as the one that is read last. A decoder projects what its encoder gives to
+# keys and values once for each layer: joined they would all be in memory at once.
+MOST_PARTS: Final = 4
 
 
 def merge_siblings(graph: Graph, ctx: PassContext) -> Graph:
@@ -42,9 +45,10 @@ def merge_siblings(graph: Graph, ctx: PassContext) -> Graph:
     editor = GraphEditor(graph)
     position = {n.outputs[0]: i for i, n in enumerate(graph.nodes)}
     for node in editor.walk():
-        x, parts = node.inputs[0] if node.inputs else None, _siblings(node, editor)
+        x = node.inputs[0] if node.inputs else None
+        parts = [p for p in _siblings(node, editor) if p.product.output in position]
         parts = [p for p in parts if len(parts) > 1 and _reads_are_free(p, editor, ctx)]
-        parts.sort(key=lambda p: position.get(p.product.output, -1))
+        parts = sorted(parts, key=lambda p: position[p.product.output])[:MOST_PARTS]
         if x is not None and len(parts) > 1 and parts[0].product is node:
             _merge(x, parts, editor)
             ctx.trace.decide("rewrite", rule="merge_siblings", at=describe(node), nodes=len(parts))
