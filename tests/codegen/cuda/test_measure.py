@@ -85,7 +85,8 @@ def code(*packings: tuple[int, Packing]) -> CompiledKernel:
     return CompiledKernel(Code("cubin", "k", "sm_90", b""), (), GridLaunch(4, 128, 0), packings)
 
 
-TAPS = (1, Packing("taps", F16, (("groups", 1),)))
+# of 3 x 3 taps of 512 channels
+TAPS = (1, Packing("taps", F16, (("taps", 9), ("channels", 512), ("length", 9 * 512))))
 
 
 def test_constants_are_cold_and_activations_warm(recorder: Recorder) -> None:
