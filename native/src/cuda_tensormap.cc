@@ -32,6 +32,10 @@ void TensorMaps::append(const Launch& launch, void* const* pointers, const Shape
     arguments.push_back(out.map);
     for (size_t k = 0; k < rank; ++k) {
       const int64_t size = shapes.at(m.shape[k]);
+      if (size > INT32_MAX) {
+        fail(BRAZE_ERROR_EXECUTION, "step '", launch.name, "' copies boxes of a tensor with ", size,
+             " elements along an axis, and a GPU counts them in 32 bits; use smaller shapes");
+      }
       const int64_t stride = k + 1 < rank ? shapes.at(m.strides[k]) : 1;
       out.shape[k] = static_cast<int32_t>(size);
       out.strides[k] = stride;

@@ -29,13 +29,14 @@ struct Ends {
 
 }  // namespace
 
-std::string cuda_engine(const char* capability, int max_rows) {
+std::string cuda_engine(const char* capability, int max_rows, int64_t many) {
   PlanBuilder b(capability);
   const Ends e(b, max_rows);
   const int sum = b.arena(e.bytes, e.room);
   const int kept = b.arena(e.bytes, e.room);
+  const int rows = many == 1 ? e.n : b.size("mul", e.n, b.size(many));
   b.main({b.launch("add", {{e.x, -1}, {e.w, -1}, {sum, -1}}, {e.count}, false, {},
-                   PlanBuilder::map(0, {e.n, e.columns}, {e.columns}, {8, 16})),
+                   PlanBuilder::map(0, {rows, e.columns}, {e.columns}, {8, 16})),
           b.copy({sum, -1}, {kept, -1}, e.bytes, {0}),
           b.launch("checked", {{kept, -1}, {e.y, -1}}, {e.count}, false, {1})});
   return b.engine(weights(max_rows));

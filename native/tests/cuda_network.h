@@ -11,8 +11,8 @@ namespace braze::test {
 
 constexpr int64_t kCudaColumns = 16;
 // y = checked(x + w), x with a tensor map: 3 (x + w), and an error for a sum below zero; w = 0, 1, 2,
-// ...
-std::string cuda_engine(const char* capability = "sm_90", int max_rows = 64);
+// ... many: the map has so many times the rows.
+std::string cuda_engine(const char* capability = "sm_90", int max_rows = 64, int64_t many = 1);
 
 // The same y, by three branches x + w that are added. share: they use the same memory in turn.
 std::string cuda_branches(bool share);

@@ -124,6 +124,15 @@ void test_refusals() {
   }
 }
 
+void test_a_tensor_too_long_for_boxes() {
+  CudaUse use(cuda_engine("sm_90", 64, int64_t{1} << 31));
+  CHECK_OK(use.load());
+  CHECK_OK(use.create());
+  CHECK(use.run(1) == BRAZE_ERROR_EXECUTION && says("'add'") && says("2147483648 elements"));
+  use.end();
+  CHECK_CLEAN();
+}
+
 // The first engine of a process opens the driver: until that works, each try says why not.
 void test_a_driver_that_does_not_work() {
   stub_reset();
@@ -194,6 +203,7 @@ int main() {
   test_results_and_what_is_called();
   test_shapes_keep_their_graphs();
   test_refusals();
+  test_a_tensor_too_long_for_boxes();
   test_no_memory_left();
   test_bad_data_is_told_and_forgotten();
   test_counters_and_early_launches();

@@ -122,6 +122,7 @@ assert isinstance(PRODUCT.spec, MatmulSpec)
 LEFT = PRODUCT.spec.lhs
 NEAR = [
     ("operands", harness.matmul((), 32, 48, 64)),
+    (f"{1 << 31} rows", half(harness.matmul((), 1 << 31, 48, 64))),
     ("not constant", half(harness.matmul((), 32, 48, 64, constant=False))),
     ("one matrix", half(harness.matmul((2,), 32, 48, 64, shared=False))),
     ("16 bytes", half(harness.matmul((), 32, 48, 60))),

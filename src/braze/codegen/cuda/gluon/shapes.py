@@ -11,6 +11,7 @@ from braze.core.dtypes import BF16, F16, F32
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import ConvSpec, MatmulSpec
 
+MOST_ROWS = (1 << 31) - 1  # boxes are counted in 32 bits
 PITCH_BYTES = 16  # tensor maps want rows to begin at multiples of it
 
 
@@ -73,6 +74,9 @@ def product_shape(kernel: AnchorKernel) -> Rows | Windows | str:
         return found
     if spec.acc is not F32:
         return f"sums in {spec.acc}"
+    rows = found.count if isinstance(found, Rows) else 0
+    if isinstance(rows, int) and rows > MOST_ROWS:
+        return f"{rows} rows"
     for distance in (found.pitch, found.offset):
         if distance * element.itemsize % PITCH_BYTES:
             return f"rows {distance} elements on, which do not begin at multiples of 16 bytes"
