@@ -120,12 +120,13 @@ void test_manifest_ranges() {
       {"\"code\":[0,", "\"code\":[9223372036854775807,"},                      // overflow
       {"\"name\":\"y\"", "\"name\":\"x\""},                                      // a name twice
       {"\"parallel\":true", "\"parallel\":1"},                                   // wrong types
-      {"\"symbols\":[", "\"symbols\":{},\"x\":["},                               //
-      {"\"profiles\":[", "\"profiles\":[],\"x\":["},                             //
+      {"\"threads\":8", "\"threads\":[]"},                                        //
   };
   for (const auto& change : changes) {
     CHECK_FAILS(BRAZE_ERROR_FORMAT, "build", load_manifest(change[0], change[1]));
   }
+  CHECK_FAILS(BRAZE_ERROR_VERSION, "has 'x', which this braze does not know",
+              load_manifest("\"symbols\":[", "\"symbols\":[],\"x\":["));
   CHECK_FAILS(BRAZE_ERROR_COMPILE, "no function",
               load_manifest("\"entry\":\"add\"", "\"entry\":\"ad\""));
 }
