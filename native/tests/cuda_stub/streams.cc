@@ -6,6 +6,7 @@ namespace stub {
 std::string number(uint64_t v) { return std::to_string(v); }
 
 bool inside(const std::map<Address, size_t>& memory, Address address, size_t bytes) {
+  const std::lock_guard<std::recursive_mutex> lock(state().mutex);  // asked for log lines too
   auto found = memory.upper_bound(address);
   if (found == memory.begin()) return false;
   --found;
@@ -21,6 +22,7 @@ Stream* stream_of(void* handle) {
 }
 
 std::string name_of(void* handle) {
+  const std::lock_guard<std::recursive_mutex> lock(state().mutex);
   const Stream* const s = stream_of(handle);
   return s ? " s" + std::to_string(s->number) : " dead stream";
 }
