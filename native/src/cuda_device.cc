@@ -7,6 +7,7 @@
 #include "engine_format.h"
 #include "error.h"
 #include "library.h"
+#include "record_reader.h"
 
 namespace braze {
 namespace {
@@ -89,7 +90,9 @@ CudaDevice::~CudaDevice() {
     weights_ = CudaWeights();
     if (scope.entered) {
       routines_.clear();
-      for (const CuHandle m : modules_) driver.module_unload(m);
+      for (const CuHandle m : modules_) {
+        if (m) driver.module_unload(m);
+      }
     }
   }
   driver.context_release(device_);
@@ -97,6 +100,7 @@ CudaDevice::~CudaDevice() {
 
 void CudaDevice::check_plan(const Plan& plan) const {
   for (const Module& m : plan.modules) {
+    if (m.kind == format::CodeKind::kLibrary) continue;
     if (m.kind != format::CodeKind::kCubin) {
       fail(BRAZE_ERROR_TARGET, "the engine mixes code of a GPU and of the host, which this runtime ",
            "does not run; build it again");
@@ -122,7 +126,7 @@ void CudaDevice::load(const Plan& plan, const Section& code) {
   find_functions(plan);
   for (const Step* const step : plan.every_step) {
     const auto* const call = std::get_if<LibraryCall>(step);
-    routines_.push_back(call ? open_cuda_routine(plan, *call) : nullptr);
+    routines_.push_back(call ? open_cuda_routine(plan, *call, code) : nullptr);
   }
 }
 
@@ -130,6 +134,10 @@ void CudaDevice::load_modules(const Plan& plan, const Section& code) {
   constexpr int kBadImage[] = {200, 209, 218, 222};  // invalid image, no binary, bad or new PTX
   for (const Module& m : plan.modules) {
     CuHandle handle = nullptr;
+    if (m.kind == format::CodeKind::kLibrary) {  // the library's, which its routine loads
+      modules_.push_back(nullptr);
+      continue;
+    }
     const int status = CudaDriver::get().module_load(&handle, code.data + m.code.offset);
     if (std::find(std::begin(kBadImage), std::end(kBadImage), status) != std::end(kBadImage)) {
       fail(BRAZE_ERROR_COMPILE, "the driver refuses a piece of GPU code (error ", status,
@@ -146,6 +154,7 @@ void CudaDevice::find_functions(const Plan& plan) {
   for (const Kernel& k : plan.kernels) {
     CuHandle function = nullptr;
     const auto module = static_cast<size_t>(k.module);
+    require(modules_[module], cat("kernel ", k.entry), "its code is no code of a GPU");
     const int status = driver.module_function(&function, modules_[module], k.entry.c_str());
     if (status == kNotFound) {
       fail(BRAZE_ERROR_COMPILE, "GPU code has no function ", k.entry, "; build the engine again");

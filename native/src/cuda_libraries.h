@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cuda_routine.h"
+#include "engine_file.h"
 #include "plan.h"
 
 namespace braze {
@@ -18,5 +19,9 @@ void* open_cuda_library(const std::string& name);
 // A product by cuBLASLt (cuda_blas.cc). Throws a target error for a library, version or algorithm
 // that is not here, a format error for attributes or buffers that it does not take.
 std::unique_ptr<CudaRoutine> open_matmul(const Plan& plan, const LibraryCall& step);
+
+// A plan of cuDNN (cuda_dnn.cc), whose text lies in `code`. Throws the same.
+std::unique_ptr<CudaRoutine> open_dnn_plan(const Plan& plan, const LibraryCall& step,
+                                           const Section& code);
 
 }  // namespace braze

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda_driver.h"
+#include "engine_file.h"
 #include "plan.h"
 
 namespace braze {
@@ -21,6 +22,7 @@ class CudaRoutine {
 };
 
 // Throws a target error for a library or routine that is not there. The GPU's context is current.
-std::unique_ptr<CudaRoutine> open_cuda_routine(const Plan& plan, const LibraryCall& step);
+std::unique_ptr<CudaRoutine> open_cuda_routine(const Plan& plan, const LibraryCall& step,
+                                               const Section& code);
 
 }  // namespace braze

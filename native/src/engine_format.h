@@ -92,9 +92,10 @@ enum class CodeKind : uint8_t {
   kElf = 0,
   kCubin = 1,
   kText = 2,
+  kLibrary = 3,
 };
 
-inline constexpr std::string_view kCodeKindNames[] = {"elf", "cubin", "text"};
+inline constexpr std::string_view kCodeKindNames[] = {"elf", "cubin", "text", "library"};
 
 struct DTypeRow {
   std::string_view name;

@@ -219,7 +219,8 @@ inline LibraryCall read_library_call([[maybe_unused]] const Json& j, [[maybe_unu
   out.after = read_list<int32_t>(j.at("after"), 2147483647, [&](const Json& e, size_t) { return read_index(e, 0, position); });
   out.origins = read_list<std::string>(j.at("origins"), 2147483647, [&](const Json& e, size_t) { return e.text(); });
   out.tactic = j.at("tactic").text();
-  only_keys(j, {"library", "routine", "name", "buffers", "params", "attributes", "after", "origins", "tactic", "kind"});
+  out.module = read_index(j.at("module"), -1, counts.modules);
+  only_keys(j, {"library", "routine", "name", "buffers", "params", "attributes", "after", "origins", "tactic", "module", "kind"});
   return out;
 }
 

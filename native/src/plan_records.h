@@ -123,6 +123,7 @@ struct LibraryCall {
   std::vector<int32_t> after;
   std::vector<std::string> origins;
   std::string tactic;
+  int32_t module = {};
 };
 
 struct Copy {

@@ -96,11 +96,11 @@ std::string PlanBuilder::library(const char* routine, std::vector<Ref> buffers,
 std::string PlanBuilder::library_step(const char* library, const char* routine,
                                       const std::vector<Ref>& buffers,
                                       const std::vector<int>& params,
-                                      const std::string& attributes) {
+                                      const std::string& attributes, int module) {
   return cat("{\"kind\":\"library\",\"library\":\"", library, "\",\"routine\":\"", routine,
              "\",\"name\":\"", routine, "\",\"buffers\":", refs(buffers),
              ",\"params\":", list(params), ",\"attributes\":", attributes,
-             ",\"after\":[],\"tactic\":\"\",", kRest, "}");
+             ",\"after\":[],\"tactic\":\"\",\"module\":", module, ",", kRest, "}");
 }
 
 std::string PlanBuilder::copy(Ref source, Ref target, int bytes, std::vector<int> after) const {
@@ -148,13 +148,21 @@ std::string PlanBuilder::manifest(size_t object_bytes) const {
                           ",\"waits\":", counts ? "true" : "false", "}"));
   }
   for (const int64_t place : places_) places.push_back(std::to_string(place));
+  std::string others;
+  size_t at = object_bytes;
+  for (const std::string& content : modules_) at -= content.size();
+  const size_t own_bytes = at;
+  for (const std::string& content : modules_) {
+    others += cat(",{\"kind\":\"library\",\"needs\":\"\",\"code\":[", at, ",", content.size(), "]}");
+    at += content.size();
+  }
   return cat("{\"target\":{\"fingerprint\":\"\",\"alignment\":64,\"about\":{}},\"threads\":8,",
              "\"symbols\":[", joined(symbols_), "],\"sizes\":[", joined(sizes_),
              "],\"guards\":[],\"inputs\":[", joined(inputs_), "],\"outputs\":[",
              joined(outputs_), "],\"buffers\":[", joined(buffers_),
              "],\"modules\":[{\"kind\":\"", capability_ ? "cubin" : "elf", "\",\"needs\":\"",
-             capability_ ? capability_ : "x86-64", "\",\"code\":[0,", object_bytes,
-             "]}],\"kernels\":[", joined(kernels), "],\"steps\":[", steps_,
+             capability_ ? capability_ : "x86-64", "\",\"code\":[0,", own_bytes,
+             "]}", others, "],\"kernels\":[", joined(kernels), "],\"steps\":[", steps_,
              "],\"profiles\":[{\"ranges\":[", joined(ranges_), "],\"offsets\":[", joined(places),
              "],\"arena_bytes\":", arena_bytes_,
              ",\"lower_bound_bytes\":0}],\"weights\":[],\"debug\":[", joined(debug_),
@@ -162,7 +170,8 @@ std::string PlanBuilder::manifest(size_t object_bytes) const {
 }
 
 std::string PlanBuilder::engine(const std::string& weights) const {
-  const std::string object = capability_ ? std::string("STUB") : kernel_object();
+  std::string object = capability_ ? std::string("STUB") : kernel_object();
+  for (const std::string& content : modules_) object += content;
   return engine_file(manifest(object.size()), object, weights);
 }
 

@@ -71,10 +71,15 @@ class PlanBuilder {
                          const std::vector<int>& box);
   std::string library(const char* routine, std::vector<Ref> buffers, std::vector<int> params,
                       const char* attributes) const;
+  // A module behind the first, of what a library reads.
+  int library_module(std::string content) {
+    modules_.push_back(std::move(content));
+    return static_cast<int>(modules_.size());
+  }
   // The same for another library than "braze".
   static std::string library_step(const char* library, const char* routine,
                                   const std::vector<Ref>& buffers, const std::vector<int>& params,
-                                  const std::string& attributes);
+                                  const std::string& attributes, int module = -1);
   std::string copy(Ref source, Ref target, int bytes, std::vector<int> after = {}) const;
   // {symbol's size, size or -1}
   std::string sizes(std::vector<Ref> known) const;
@@ -122,6 +127,7 @@ class PlanBuilder {
   std::vector<std::string> sizes_, symbols_, ranges_, inputs_, outputs_, buffers_, bodies_, debug_;
   std::vector<std::string> kernel_names_;
   std::map<std::string, int> counters_;  // of kernels that have any
+  std::vector<std::string> modules_;  // of libraries
   std::vector<int64_t> places_;
   std::vector<int> symbol_of_size_;
   std::string steps_;

@@ -31,7 +31,7 @@ from braze.engine.steps import Body, BufferRef, Size, Step, Steps
 SIZE_OPS: Final = ("const", "sym", "add", "mul", "floordiv", "mod", "max", "min")
 BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
 SPACES: Final = ("host", "pinned", "device")
-CODE_KINDS: Final = ("elf", "cubin", "text")
+CODE_KINDS: Final = ("elf", "cubin", "text", "library")
 
 Shape: TypeAlias = Annotated[tuple[int, ...], Many(Index("sizes"), MAX_RANK)]
 Count: TypeAlias = Annotated[int, Number(0)]
@@ -152,9 +152,9 @@ class Buffer:
 class Module:
     """One piece of compiled code.
 
-    kind: "elf" (a relocatable object for the CPU), "cubin", or "text" (what a backend interprets);
-    needs: what it runs on, an ISA with any "+feature" parts, a compute capability ("sm_90"), or the
-    name of a target.
+    kind: "elf" (a relocatable object for the CPU), "cubin", "text" (what a backend interprets), or
+    "library" (what a library of a library call reads); needs: what it runs on, an ISA with any
+    "+feature" parts, a compute capability ("sm_90"), or the name of a target or library.
     """
 
     kind: Annotated[str, Choice("CodeKind", CODE_KINDS)]

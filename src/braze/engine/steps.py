@@ -75,7 +75,8 @@ class Launch:
 class LibraryCall:
     """Call a routine of a library that the runtime has ("braze") or opens.
 
-    attributes: the literal descriptor of the routine, JSON-able; buffers and params as for Launch.
+    attributes: the literal descriptor of the routine, JSON-able; buffers and params as for Launch;
+    module: what of it is no literal, code of kind "library" (-1: none).
     A runtime without the library refuses the engine with a TargetError.
     """
 
@@ -89,6 +90,7 @@ class LibraryCall:
     after: After = ()
     origins: tuple[str, ...] = ()
     tactic: str = ""
+    module: Annotated[int, Index("modules", none=True)] = -1
 
 
 @dataclass(frozen=True, slots=True)

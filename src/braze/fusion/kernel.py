@@ -12,7 +12,6 @@ from typing import Any, TypeVar, Union
 
 from braze.core.dims import Dim
 from braze.core.dtypes import DType
-from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.expr.scalar import Expr
 from braze.ops.lowering import AnchorSpec
@@ -28,8 +27,9 @@ class AnchorKernel:
     epilogue: over `hole(0)` (the sum, of the spec's type `acc`), `axis(i)` of the anchor's logical
     output axes (`spec.out_shape`, which is the output's shape) and `load(slot, ...)`; its dtype is
     the output's.
-    constant: slots whose content is known at build time and may be repacked; the epilogue reads
-    none of them (what it needs of the same value is in a slot of its own).
+    constant: slots whose content is known at build time and may be repacked. The epilogue reads no
+    operand that is (what it needs of the same value is in a slot of its own), so that code may ask
+    for one in another form without a look at the epilogue.
     """
 
     spec: AnchorSpec
@@ -40,8 +40,6 @@ class AnchorKernel:
 
     def __post_init__(self) -> None:
         assert self.output.shape == self.spec.out_shape, (self.output, self.spec)
-        shared = self.constant & {e.slot for e in leaves(self.epilogue, "load")}
-        assert not shared, f"the epilogue reads slots {sorted(shared)}, which may be repacked"
 
 
 Kernel = Union[LoopKernel, AnchorKernel]
@@ -94,12 +92,14 @@ class Code:
 class LibraryCode:
     """A routine of a library that the runtime opens, in place of code of one's own.
 
-    attributes: its literal descriptor, JSON-able; it says which buffer is what.
+    attributes: its literal descriptor, JSON-able; it says which buffer is what. data: what of it is
+    no literal, in the library's own form.
     """
 
     library: str
     routine: str
     attributes: dict[str, Any] = field(hash=False)
+    data: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braze.core.dims import Shape, symbols
-from braze.expr.fold import rewrite
+from braze.expr.fold import leaves, rewrite
 from braze.expr.index import axes, ravel, unravel
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec, map_nest
 from braze.expr.scalar import Expr, axis, cast, hole, load
@@ -159,9 +159,9 @@ class Lowerer:
         shape = spec.out_shape
         if region.root is not v:
             value = self._with_epilogue(region, v, inliner, _index_of(v, shape), value)
-        constant = frozenset(
-            i for i, x in enumerate(inliner.slots[: len(present)]) if x in self.graph.constants
-        )
+        constant = frozenset(i for i, x in enumerate(inliner.slots) if x in self.graph.constants)
+        read = {e.slot for e in leaves(value, "load")}
+        assert not read & constant & set(range(len(present))), "the epilogue reads what is repacked"
         out = TensorSpec(region.root.dtype, shape)
         kernel = AnchorKernel(spec, inliner.specs, out, value, constant)
         return LoweredRegion(region, kernel, tuple(inliner.slots))

@@ -262,6 +262,15 @@ class _Code:
             self.modules.append(Module(code.kind, code.needs, code.data))
         return self.index_of[key]
 
+    def data_of(self, call: LibraryCode) -> int:
+        """Index of the module with the data of a call, or -1 for none."""
+        module = Module("library", call.library, call.data)
+        if not call.data:
+            return -1
+        if module not in self.modules:
+            self.modules.append(module)
+        return self.modules.index(module)
+
 
 def _steps(
     a: _Assembler,
@@ -327,7 +336,8 @@ def _step(
     params = tuple(a.sizes.index(substitute(p, places)) for p in piece.params)
     if isinstance(piece.code, LibraryCode):
         what = (piece.code.library, piece.code.routine, name, refs, params, piece.code.attributes)
-        return LibraryCall(*what, after, region.origins, str(launch.tactic))
+        module = code.data_of(piece.code)
+        return LibraryCall(*what, after, region.origins, str(launch.tactic), module)
     grid: tuple[int, ...] = ()
     maps: tuple[MapRecord, ...] = ()
     if isinstance(how, GridLaunch):

@@ -13,9 +13,10 @@ from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.layout import gluon_tile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.tactics import gluon_tactics, is_large
-from braze.codegen.cuda.libraries.tactics import TEMPLATE as LIBRARY
 from braze.codegen.cuda.libraries.tactics import (
+    LIBRARIES,
     library_code,
+    library_codes,
     library_listing,
     library_tactics,
     rest_sources,
@@ -176,36 +177,52 @@ class CudaBackend:
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         sources = self.sources(kernel, tactic)
         cubins = [compile_cubin(s, self.target.number) for s in sources]
-        return self._joined(kernel, tactic, sources, cubins)
+        if isinstance(kernel, AnchorKernel) and tactic.template in LIBRARIES:
+            takes = rest_takes(kernel)
+            return replace(library_code(kernel, tactic), then=self._joined(sources, cubins, takes))
+        done = self._joined(sources, cubins)
+        assert done is not None, "a kernel without nests"
+        return done
 
     def compile_ahead(
         self, wanted: Sequence[tuple[Kernel, Tactic]]
     ) -> Mapping[int, CompiledKernel | CompileError]:
         if len(wanted) < FEW:
             return {}
+        processors = len(os.sched_getaffinity(0))
+        calls = {
+            i: (kernel, tactic)
+            for i, (kernel, tactic) in enumerate(wanted)
+            if isinstance(kernel, AnchorKernel) and tactic.template in LIBRARIES
+        }
+        called = dict(zip(calls, library_codes(list(calls.values()), processors), strict=True))
         sources = [self.sources(kernel, tactic) for kernel, tactic in wanted]
         flat = [s for group in sources for s in group]
-        cubins = iter(compile_all(flat, self.target.number, len(os.sched_getaffinity(0))))
+        cubins = iter(compile_all(flat, self.target.number, processors))
         done: dict[int, CompiledKernel | CompileError] = {}
         for i, group in enumerate(sources):
             made = [next(cubins) for _ in group]
-            failed = [c for c in made if isinstance(c, CompileError)]
+            failed = [c for c in (called.get(i), *made) if isinstance(c, CompileError)]
             good = [c for c in made if isinstance(c, Cubin)]
-            done[i] = failed[0] if failed else self._joined(*wanted[i], group, good)
+            call = called.get(i)
+            if failed:
+                done[i] = failed[0]
+            elif isinstance(call, CompiledKernel):
+                takes = rest_takes(calls[i][0])
+                done[i] = replace(call, then=self._joined(group, good, takes))
+            else:
+                joined = self._joined(group, good)
+                assert joined is not None, "a kernel without nests"
+                done[i] = joined
         return done
 
     def _joined(
         self,
-        kernel: Kernel,
-        tactic: Tactic,
         sources: Sequence[TritonSource],
         cubins: Sequence[Cubin],
-    ) -> CompiledKernel:
-        """The launches of one kernel as a chain."""
-        takes: tuple[int, ...] | None = None
-        if tactic.template == LIBRARY:
-            assert isinstance(kernel, AnchorKernel)
-            takes = rest_takes(kernel)
+        takes: tuple[int, ...] | None = None,
+    ) -> CompiledKernel | None:
+        """Launches as a chain; takes: the buffers that each takes, where it is not all."""
         done: CompiledKernel | None = None
         for source, cubin in reversed(list(zip(sources, cubins, strict=True))):
             code = Code("cubin", cubin.entry, self.target.capability, cubin.code)
@@ -213,10 +230,6 @@ class CudaBackend:
             memory = (cubin.shared, source.scratch_bytes, source.counters)
             launch = GridLaunch(source.grid, cubin.threads, *memory, waits, source.maps)
             done = CompiledKernel(code, source.params, launch, source.packings, done, takes)
-        if tactic.template == LIBRARY:
-            assert isinstance(kernel, AnchorKernel)
-            return replace(library_code(kernel, tactic), then=done)
-        assert done is not None, "a kernel without nests"
         return done
 
     def sources(self, kernel: Kernel, tactic: Tactic) -> tuple[TritonSource, ...]:
@@ -230,14 +243,14 @@ class CudaBackend:
             return (window_source(kernel, window_of(tactic)),)
         if tactic.template == "gluon":
             return (gluon_source(kernel, gluon_tile(tactic)),)
-        if tactic.template == LIBRARY:
+        if tactic.template in LIBRARIES:
             return rest_sources(kernel, tactic)
         return (TEMPLATES[type(kernel.spec)](kernel, tile_of(tactic)),)
 
     def listing(self, kernel: Kernel, tactic: Tactic, form: str) -> str:
         sources = self.sources(kernel, tactic)
         calls: list[str] = []
-        if isinstance(kernel, AnchorKernel) and tactic.template == LIBRARY:
+        if isinstance(kernel, AnchorKernel) and tactic.template in LIBRARIES:
             calls = [library_listing(kernel, tactic)]
         if form == "ir":
             return "\n\n".join((*calls, *(s.text for s in sources)))

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from braze.codegen.cuda.driver import Driver, placed
-from braze.codegen.cuda.libraries.equal_rows import equal_rows, rows_agree
-from braze.codegen.cuda.libraries.product import Product
+from braze.codegen.cuda.libraries.equal_rows import equal_inputs, input_slot, outputs_agree
 from braze.codegen.cuda.libraries.tactics import prepare_call
 from braze.codegen.cuda.packing import pack_constant
 from braze.core.dims import Dim, evaluate, product
@@ -61,7 +60,10 @@ class CudaWorkload:
         self._packed: dict[tuple[int, Any], list[int]] = {}
         self._counters: dict[int, int] = {}  # address by number
         self._inputs = kernel.inputs
-        self._equal_rows: list[int] = []  # addresses of inputs that make every row the same
+        self._outputs = outputs
+        # of each library, addresses of inputs that make every row the same
+        self._equal_inputs: dict[str, list[int]] = {}
+        self._nan_input: dict[str, int] = {}  # of each, an input of which all is NaN
 
     def _value(self, d: Dim) -> int:
         return evaluate(d, self._sizes)
@@ -186,22 +188,45 @@ class CudaWorkload:
         return enqueue_kernel
 
     def _keeps_promises(self, compiled: CompiledKernel, tensors: list[int]) -> bool:
-        """Whether a library's algorithm gives equal rows equal bits; what braze generates does."""
-        if not isinstance(compiled.code, LibraryCode):
+        """Whether a library's algorithm gives equal rows equal bits, and keeps NaN; what braze
+        generates does."""
+        code = compiled.code
+        if not isinstance(code, LibraryCode):
             return True
-        product = Product.read(compiled.code.attributes)
-        if not self._equal_rows:
-            arrays = equal_rows(product, [self._sample(spec) for spec in self._inputs])
-            for array in arrays:
-                self._equal_rows.append(self._allocate(array.nbytes))
-                self._driver.write(self._equal_rows[-1], array)
+        if code.library not in self._equal_inputs:
+            arrays = equal_inputs(code, [self._sample(spec) for spec in self._inputs])
+            for slot, packing in compiled.packings:
+                arrays[slot] = np.ascontiguousarray(pack_constant(arrays[slot], packing))
+            self._equal_inputs[code.library] = [self._written(array) for array in arrays]
+        inputs = list(self._equal_inputs[code.library])
+        if not outputs_agree(code, self._output_of(compiled, inputs, tensors[-1])):
+            return False
+        slot = input_slot(code)
+        if not self._inputs[slot].dtype.is_float:
+            return True
+        if code.library not in self._nan_input:
+            # all bits of a NaN of any type may be set
+            ones = np.full(self._bytes(self._inputs[slot]), 0xFF, np.uint8)
+            self._nan_input[code.library] = self._written(ones)
+        inputs[slot] = self._nan_input[code.library]
+        return bool(np.isnan(self._output_of(compiled, inputs, tensors[-1])).all())
+
+    def _written(self, array: np.ndarray[Any, Any]) -> int:
+        address = self._allocate(array.nbytes)
+        self._driver.write(address, array)
+        return address
+
+    def _output_of(
+        self, compiled: CompiledKernel, inputs: list[int], output: int
+    ) -> np.ndarray[Any, Any]:
+        """What the first launch of a kernel makes of these inputs."""
         (enqueue,) = self._pieces(replace(compiled, then=None))
-        tensors = [*self._equal_rows, *tensors[len(self._equal_rows) :]]
-        enqueue(tensors, None, False)
+        enqueue([*inputs, output], None, False)
         self._driver.synchronize()
-        out = np.empty(product.out.elements(product.batch), product.out.dtype.numpy)
-        self._driver.read(tensors[product.out.slot], out)
-        return rows_agree(product, out)
+        (spec,) = self._outputs
+        out = np.empty([self._value(d) for d in spec.shape], spec.dtype.numpy)
+        self._driver.read(output, out)
+        return out
 
     def _reserve(self, wanted: int) -> None:
         """A workspace of at least `wanted` bytes."""

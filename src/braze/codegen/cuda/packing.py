@@ -24,6 +24,10 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
     if packing.kind == "rows":
         weight = array.T[..., None] if parameters["turned"] else array
         return pack_rows(weight, parameters["block"], parameters["depth"])
+    if packing.kind == "cast":
+        return array.astype(packing.dtype.numpy).reshape(-1)
+    if packing.kind == "channels last":  # [K, C/g, *kernel] -> [K][tap][C/g]
+        return np.ascontiguousarray(np.moveaxis(array, 1, -1)).reshape(-1)
     raise CompileError(
         f"packing {packing.kind!r} is not known to the CUDA backend; rebuild the engine"
     )
