@@ -176,3 +176,27 @@ def test_a_tactic_that_does_not_run_is_not_chosen_and_not_remembered() -> None:
 def test_a_kernel_none_of_whose_tactics_runs_is_one_clear_error() -> None:
     with pytest.raises(ExecutionError, match=r"matmul \(MatMul\) has 4 ways to run and none"):
         choose(Faulty(good=0), 3)
+
+
+@dataclass(frozen=True)
+class Broken(Spy):
+    """Code of whose last `bad` tactics cannot be made."""
+
+    bad: int = 1
+
+    def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
+        known = self.tactics(kernel, EFFORTS[3])
+        if tactic in known[len(known) - self.bad :]:
+            raise CompileError(f"no code by {tactic}")
+        return super().compile(kernel, tactic)
+
+
+def test_a_tactic_without_code_is_not_chosen_also_where_it_is_the_last() -> None:
+    spy, cache = Broken(bad=3), TimingCache({"other": 1.0})
+    (launch,) = choose(spy, 3, cache=cache)
+    assert str(launch.tactic) == spy.compiled[0] and len(cache) == 2
+
+
+def test_a_kernel_none_of_whose_tactics_has_code_says_why() -> None:
+    with pytest.raises(CompileError, match="no code by gemm"):
+        choose(Broken(bad=4), 3)

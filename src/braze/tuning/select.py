@@ -196,15 +196,20 @@ class Tuner:
                 ) from None
         for i in missing:
             best = min((t for t in known if t is not None), default=float("inf"))
-            if (k.text, k.tactics[i]) in self._failed and i + 1 < len(k.tactics):
+            try:
+                compiled = self._compile(k.kernel, k.text, k.tactics[i])
+            except CompileError as e:
+                self._failed[k.text, k.tactics[i]] = e
                 known[i] = float("inf")  # a tactic that does not compile is slower than any other
                 continue
-            compiled = self._compile(k.kernel, k.text, k.tactics[i])
             seconds = work.seconds(compiled, best)
             known[i] = seconds
             if seconds < float("inf"):  # what does not run today may be the machine's fault
                 self.cache.put(keys[i], seconds)
         if min(t for t in known if t is not None) == float("inf"):
+            failed = [self._failed.get((k.text, t)) for t in k.tactics]
+            if failed[-1] is not None and None not in failed:
+                raise failed[-1]
             raise ExecutionError(
                 f"{k.place} has {len(known)} ways to run and none of them does; "
                 "please report this model"
