@@ -29,10 +29,12 @@ from braze.ops.pointwise.activation import Gelu, Mish, Silu
 from braze.ops.pointwise.cast import Cast
 from braze.ops.pool.pool import LpPool
 from braze.ops.pool.unpool import Det
+from braze.ops.product.conv import Conv
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
 from tests.fuzz.case import stored
+from tests.fuzz.transforms import transform_loss
 
 Array = np.ndarray[Any, Any]
 
@@ -135,7 +137,8 @@ def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | Non
     defines Gelu, is as uncertain as x where the erf is near -1; x tanh(softplus(x)) and
     x sigmoid(x) are x times something that is flushed far below 0. A determinant is a sum of
     products of a number from each row, all of which are in the product of the rows' sums. Powers
-    under a root are flushed while their root is not small: the p-th root of n numbers flushed.
+    under a root are flushed while their root is not small: the p-th root of n numbers flushed. A
+    transformed convolution rounds all of a patch for each output of it (transforms.py).
     """
     name = node.outputs[0].dtype.name
     op = node.op
@@ -152,6 +155,8 @@ def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | Non
         return ROUNDOFF[name][0] * np.abs(x).sum(-1).prod(-1)
     if (power := _rooted(op)) > 1:
         return float((_terms(node, given) * FLUSHED[name]) ** (1 / power))
+    if isinstance(op, Conv):  # float16 and bfloat16 are summed in float32
+        return transform_loss(node, given, min(ROUNDOFF[name][0], ROUNDOFF["float32"][0]))
     return None
 
 

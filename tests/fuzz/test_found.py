@@ -206,3 +206,20 @@ def test_three_hundred_steps_in_a_row(op: str) -> None:
     )
     case = Case(steps, {"x": drawn(1, 17)}, ("v300",), {"k": Tensor("float32", (1,), fill, 2)})
     right(case.trimmed(), Variant(1), Variant(2))
+
+
+# ------------------------------------------------------------------ bounds
+
+
+def test_a_transformed_convolution_rounds_whole_patches() -> None:
+    """The bound knew the roundings of the direct sum alone; number 4000320, forced at level 5."""
+    pads = {"pads": (1, 1, 1, 1)}
+    fill = Fill(low=-1 / 6, high=1 / 6)
+    case = Case(
+        (Step("Conv", ("x", "w"), ("y",), pads),),
+        {"x": Tensor("float32", ("n", 16, 4, "s"), seed=940303535)},
+        ("y",),
+        {"w": Tensor("float32", (32, 16, 3, 3), fill, seed=308908550)},
+        {"n": (1, 8, 9), "s": (4, 4, 9)},
+    )
+    right(case, *(Variant(5, turn=turn) for turn in (334982, 334983)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -25,6 +26,7 @@ from tests.fuzz.extremes import EXTREMES
 from tests.fuzz.forcing import guarded_outputs, other_targets
 from tests.fuzz.graphs import make, pair_circuit
 from tests.fuzz.shrink import as_test, manner, smallest
+from tests.fuzz.transforms import transform_loss
 from tests.fuzz.ways import Variant, variants
 
 
@@ -342,3 +344,22 @@ def test_coverage_counts_and_reports() -> None:
     assert "13 graphs: 12 right, 1 wrong" in text
     assert "not covered" in text
     assert "WRONG 12" in text
+
+
+def loss_of(window: int, channels: int, strides: int = 1) -> Any:
+    """What the transforms of a convolution may lose, or None."""
+    kernel, step = (window, window), (strides, strides)
+    steps = (Step("Conv", ("x", "w"), ("y",), {"strides": step, "pads": (1, 1, 1, 1)}),)
+    inputs = {"x": Tensor("float32", (1, channels, 9, 9), seed=1)}
+    case = Case(steps, inputs, ("y",), {"w": Tensor("float32", (32, channels, *kernel), seed=2)})
+    (node,) = import_network(case.model()).graph.nodes
+    rng = np.random.default_rng(0)
+    given = {v: rng.standard_normal(v.shape) for v in node.inputs if v is not None}
+    return transform_loss(node, given, 2.0**-24)
+
+
+def test_only_convolutions_that_a_kernel_transforms_have_its_loss() -> None:
+    loss = loss_of(3, 16)
+    assert loss.shape == (1, 32, 9, 9) and (loss > 0).all()
+    assert loss.max() < 1e-3  # outputs are about 12 and a wrong tap is off by about 1
+    assert loss_of(3, 8) is None and loss_of(3, 16, strides=2) is None and loss_of(5, 16) is None
