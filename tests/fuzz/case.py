@@ -70,9 +70,22 @@ class Tensor:
         return tuple(env[d] if isinstance(d, str) else d for d in self.shape)
 
 
+# versions of the domains besides ONNX's own
+DOMAINS = {"ai.onnx.ml": 5, "com.microsoft": 1}
+
+
+def split_domain(op: str) -> tuple[str, str]:
+    """(domain, name) of an op as steps call it: "Add", "com.microsoft.Gelu"."""
+    domain, _, name = op.rpartition(".")
+    return domain, name
+
+
 @dataclass(frozen=True)
 class Step:
-    """One ONNX node. Attributes are numbers, strings, tuples of these, or a literal Tensor."""
+    """One ONNX node. Attributes are numbers, strings, tuples of these, or a literal Tensor.
+
+    op: its name, behind the domain and a point where that is not ONNX's own.
+    """
 
     op: str
     inputs: tuple[str, ...]
@@ -81,7 +94,10 @@ class Step:
 
     def node(self) -> onnx.NodeProto:
         """The step as ONNX has it."""
-        node = helper.make_node(self.op, list(self.inputs), list(self.outputs), self.outputs[0])
+        domain, op = split_domain(self.op)
+        node = helper.make_node(
+            op, list(self.inputs), list(self.outputs), self.outputs[0], domain=domain
+        )
         for key, value in self.attributes.items():
             plain = attribute(value)
             is_tensor = isinstance(plain, np.ndarray)
@@ -131,8 +147,10 @@ class Case:
             [onnx.ValueInfoProto(name=n) for n in self.outputs],
             [numpy_helper.from_array(t.data({}), n) for n, t in self.constants.items()],
         )
-        opset = helper.make_opsetid("", self.opset)
-        return helper.make_model(graph, opset_imports=[opset], ir_version=10)
+        others = sorted({split_domain(s.op)[0] for s in self.steps} - {""})
+        opsets = [helper.make_opsetid("", self.opset)]
+        opsets += [helper.make_opsetid(d, DOMAINS[d]) for d in others]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def trimmed(self) -> Case:
         """The same without steps, inputs and constants that no output needs."""

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.fuzz.case import Case, Fill
-from tests.fuzz.catalog import ANCHORS, FAMILIES, Family
+from tests.fuzz.catalog import ALL_FAMILIES, ANCHORS, FAMILIES, Family
 from tests.fuzz.epilogues import FORMS
 from tests.fuzz.extremes import EXTREMES
 from tests.fuzz.sketch import Ref, Sketch, Unfit
@@ -18,6 +18,7 @@ from tests.fuzz.sketch import Ref, Sketch, Unfit
 PAIRS_A_GRAPH = 5
 EPILOGUES_A_GRAPH = 3
 EXTREME_EVERY = 8
+FIRST_LATER = 10**9  # numbers from here on draw from the LATER families too
 ATTEMPTS = 14
 OPSETS = (24, 24, 24, 24, 24, 24, 23, 26, 22, 20, 17, 13)
 
@@ -47,10 +48,10 @@ class Made:
 
 
 @functools.cache
-def pair_circuit() -> tuple[str, ...]:
+def pair_circuit(later: bool = False) -> tuple[str, ...]:
     """Families in an order in which every pair stands next to each other once (an Euler circuit of
     the complete graph with loops), shuffled once for all so that neighbours vary."""
-    r, names = random.Random(5), list(FAMILIES)
+    r, names = random.Random(5), list(ALL_FAMILIES if later else FAMILIES)
     left = {a: r.sample(names, len(names)) for a in names}
     stack, circuit = [names[0]], []
     while stack:
@@ -84,6 +85,7 @@ class _Grower:
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.families = FAMILIES if number < FIRST_LATER else ALL_FAMILIES
         r = random.Random(number)
         opset = 9 if number % 40 == 17 else r.choice(OPSETS)
         symbolic = r.random() < 0.4
@@ -118,7 +120,8 @@ class _Grower:
 
     def _walk(self) -> None:
         """The forced pairs of this number, in one chain where the values fit."""
-        circuit, count = pair_circuit(), len(pair_circuit()) - 1
+        circuit = pair_circuit(self.number >= FIRST_LATER)
+        count = len(circuit) - 1
         turn = self.number - self.number // EXTREME_EVERY  # extremes take no pairs
         first = turn * PAIRS_A_GRAPH % count
         names = [circuit[(first + k) % count] for k in range(PAIRS_A_GRAPH + 1)]
@@ -135,7 +138,7 @@ class _Grower:
         """A fresh input, then a step of p, then one of c."""
         for _ in range(ATTEMPTS):
             state = self.s.snapshot()
-            x = self.input(FAMILIES[p], FAMILIES[c])
+            x = self.input(self.families[p], self.families[c])
             middle = self._try(p, x, 2)
             y = None if middle is None else self._try(c, middle, 3)
             if y is not None:
@@ -147,11 +150,11 @@ class _Grower:
         self, family: str, x: Ref, attempts: int, labels: list[str] | None = None
     ) -> Ref | None:
         """A step of the family (one of `labels`) on `x`, or None when nothing fits."""
-        labels = labels or list(FAMILIES[family].makers)
+        labels = labels or list(self.families[family].makers)
         for _ in range(attempts):
             state = self.s.snapshot()
             try:
-                y = FAMILIES[family].makers[self.r.choice(labels)](self.s, x)
+                y = self.families[family].makers[self.r.choice(labels)](self.s, x)
             except Unfit:
                 self.s.restore(state)
                 continue
@@ -185,12 +188,14 @@ class _Grower:
         """A step of any family, or any op, on any earlier value."""
         if not self.s.made:
             return
-        family, labels = self.r.choice(list(FAMILIES)), None
+        family, labels = self.r.choice(list(self.families)), None
         if self.r.random() < 0.5:  # rare ops of large families get their turn too
-            family, label = self.r.choice([(f, m) for f in FAMILIES for m in FAMILIES[f].makers])
+            family, label = self.r.choice(
+                [(f, m) for f, members in self.families.items() for m in members.makers]
+            )
             labels = [label]
         if self._try(family, self.r.choice(self.s.made[-8:]), 2, labels) is None:
-            self._try(family, self.input(FAMILIES[family]), 2, labels)
+            self._try(family, self.input(self.families[family]), 2, labels)
 
     def _choose_outputs(self) -> None:
         """What nothing reads, and now and then an intermediate value."""
@@ -200,7 +205,7 @@ class _Grower:
             if v.name in made and (v.name not in read or self.r.random() < 0.12):
                 self.outputs.append(v)
         if not self.outputs:  # nothing fitted: a graph has an output all the same
-            self.outputs.append(self.s.add1("Identity", self.input(FAMILIES["unary"])))
+            self.outputs.append(self.s.add1("Identity", self.input(self.families["unary"])))
 
     # ------------------------------------------------------------------ inputs
 

@@ -17,22 +17,22 @@ from braze.ops.catalog import IMPORTERS
 from braze.ops.lowering import Anchor, Nest, Pointwise, View
 from braze.runtime import context
 from tests.fuzz.bounds import Expected, expected
-from tests.fuzz.case import Case, Fill, Step, Tensor, source
-from tests.fuzz.catalog import ANCHORS, FAMILIES, GENERATED, NOT_GENERATED
+from tests.fuzz.case import DOMAINS, Case, Fill, Step, Tensor, source
+from tests.fuzz.catalog import ANCHORS, FAMILIES, GENERATED, LATER, NOT_GENERATED
 from tests.fuzz.checks import Outcome, check
 from tests.fuzz.coverage import Coverage, record
 from tests.fuzz.epilogues import FORMS
 from tests.fuzz.extremes import EXTREMES
 from tests.fuzz.forcing import guarded_outputs, other_targets
-from tests.fuzz.graphs import make, pair_circuit
+from tests.fuzz.graphs import FIRST_LATER, make, pair_circuit
 from tests.fuzz.shrink import as_test, manner, smallest
 from tests.fuzz.transforms import transform_loss
 from tests.fuzz.ways import Variant, variants
 
 
 def test_every_entry_of_the_catalog_is_generated_or_listed() -> None:
-    names = {name for domain, name in IMPORTERS if domain == ""}
-    assert {d for d, _ in IMPORTERS} == {""}
+    names = {f"{domain}.{name}" if domain else name for domain, name in IMPORTERS}
+    assert {d for d, _ in IMPORTERS} <= {"", *DOMAINS}
     assert names - GENERATED - set(NOT_GENERATED) == set()
     assert set(NOT_GENERATED) & GENERATED == set()
     assert set(NOT_GENERATED) <= names
@@ -102,8 +102,17 @@ def test_three_hundred_numbers_cover_ops_and_extremes() -> None:
     ops = set().union(*(m.ops() for m in mades))
     assert len(pairs) > 0.85 * len(FAMILIES) ** 2
     assert len(epilogues) > 0.85 * len([1 for a in ANCHORS for f in FORMS if _possible(a, f)])
-    assert len(ops & {n for _, n in IMPORTERS}) > 0.9 * len(IMPORTERS)
+    plain = {name for domain, name in IMPORTERS if not domain}
+    assert len(ops & plain) > 0.9 * len(plain)
     assert {m.kind for m in mades if ":" in m.kind} == {f"extreme: {e}" for e in EXTREMES}
+
+
+def test_later_numbers_cover_later_families() -> None:
+    """And earlier numbers none, so that they stay the graphs they were."""
+    later = {label for f in LATER.values() for label in f.makers}
+    mades = [make(FIRST_LATER + n) for n in range(300)]
+    assert len(later & set().union(*(m.ops() for m in mades))) > 0.9 * len(later)
+    assert not later & set().union(*(make(n).ops() for n in range(40)))
 
 
 def _possible(anchor: str, form: str) -> bool:

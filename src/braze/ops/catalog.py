@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from braze.ops.base import Importer
+from braze.ops.contributed import activations as contributed_activations
 from braze.ops.index import gather, scatter, topk
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.norm import normalization_import
@@ -189,4 +190,9 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "DepthToSpace"): depth_space.import_depth_to_space,
     ("", "SpaceToDepth"): depth_space.import_space_to_depth,
     ("", "Attention"): attention.import_attention,
+    # --- com.microsoft: what ONNX Runtime's optimizers write ---
+    ("com.microsoft", "Gelu"): contributed_activations.gelu_importer("none"),
+    ("com.microsoft", "BiasGelu"): contributed_activations.gelu_importer("none"),
+    ("com.microsoft", "FastGelu"): contributed_activations.gelu_importer("tanh"),
+    ("com.microsoft", "QuickGelu"): contributed_activations.import_quick_gelu,
 }

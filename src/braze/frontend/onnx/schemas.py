@@ -7,7 +7,6 @@ and outputs are right, and tensors that the schema gives one type variable have 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,41 +15,11 @@ import onnx
 import onnx.defs
 
 from braze.core.errors import UnsupportedOpError
+from braze.frontend.onnx import contributed
 from braze.frontend.onnx.proto import decode_attribute, decode_function
 from braze.frontend.onnx.records import AttributeRef, FunctionRecord, NodeRecord
+from braze.frontend.onnx.signature import TYPE_NAMES, Signature
 from braze.ir.graph import TensorType
-
-# names of element types in schemas, where they are not braze's
-_TYPE_NAMES = {
-    "float32": "float",
-    "float64": "double",
-    "float8_e4m3fn": "float8e4m3fn",
-    "float8_e4m3fnuz": "float8e4m3fnuz",
-    "float8_e5m2": "float8e5m2",
-    "float8_e5m2fnuz": "float8e5m2fnuz",
-    "float8_e8m0fnu": "float8e8m0",
-    "float4_e2m1fn": "float4e2m1",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """The part of an OpSchema that nodes are checked against.
-
-    inputs: (type variable or type string, is it required) of each formal input; a variadic last
-    one repeats when `variadic`; `homogeneous` tells whether the repeats share their type.
-    types: the type strings ("tensor(float)") that each type variable allows.
-    """
-
-    attributes: Mapping[str, str]
-    required: frozenset[str]
-    inputs: tuple[tuple[str, bool], ...]
-    variadic: bool
-    homogeneous: bool
-    min_inputs: int
-    max_inputs: int
-    max_outputs: int
-    types: Mapping[str, frozenset[str]]
 
 
 @lru_cache(maxsize=4096)
@@ -65,6 +34,8 @@ def find_schema(op_type: str, domain: str, opset: int) -> Any | None:
 @lru_cache(maxsize=4096)
 def find_signature(op_type: str, domain: str, opset: int) -> Signature | None:
     """The Signature of an op, or None for ops without a (current) schema."""
+    if domain == contributed.DOMAIN:
+        return contributed.SIGNATURES.get(op_type)
     schema = find_schema(op_type, domain, opset)
     if schema is None or schema.deprecated:
         return None
@@ -137,7 +108,7 @@ def check_types(signature: Signature, types: Sequence[TensorType | None]) -> str
             continue
         variable = signature.inputs[min(i, last)][0]
         allowed = signature.types.get(variable, frozenset([variable]))
-        if f"tensor({_TYPE_NAMES.get(type_.dtype.name, type_.dtype.name)})" not in allowed:
+        if f"tensor({TYPE_NAMES.get(type_.dtype.name, type_.dtype.name)})" not in allowed:
             return f"input {i} is {type_.dtype}, which this opset does not allow; insert a Cast"
         repeats = i >= last and signature.variadic and not signature.homogeneous
         if variable not in signature.types or repeats:
