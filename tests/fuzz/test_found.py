@@ -223,3 +223,13 @@ def test_a_transformed_convolution_rounds_whole_patches() -> None:
         {"n": (1, 8, 9), "s": (4, 4, 9)},
     )
     right(case, *(Variant(5, turn=turn) for turn in (334982, 334983)))
+
+
+def test_rows_of_a_gram_matrix_are_not_compared_with_a_row_alone() -> None:
+    """Rows of zeros seemed comparable although their lengths differ; number 20006328."""
+    steps = (
+        Step("Sub", ("x", "x"), ("z",)),
+        Step("Transpose", ("z",), ("t",)),
+        Step("MatMul", ("z", "t"), ("y",)),
+    )
+    right(Case(steps, {"x": drawn(1, "n", 1)}, ("y",), sizes={"n": (1, 1, 2)}), Variant(1))
