@@ -14,14 +14,14 @@ from braze.core.errors import BindingError
 from braze.core.trace import Trace
 from braze.engine.plan import Plan
 from braze.fusion.kernel import Packing
-from braze.fusion.lower import LoweredRegion, kernels_text, lower_all
-from braze.fusion.partition import lower_nodes, partition
-from braze.fusion.region import Partition
+from braze.fusion.lower import LoweredRegion
+from braze.fusion.network import LoweredGraph, lower_graph, network_text, regions_text
 from braze.ir.graph import Graph, Value
 from braze.ir.text import print_graph
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
-from braze.planning.assemble import Ranges, assemble
+from braze.planning.assemble import assemble
+from braze.planning.storage import Ranges
 from braze.tuning.networks import Networks
 from braze.tuning.select import Choose, Launch, Tuner, fastest
 from braze.tuning.timing_cache import TimingCache
@@ -34,13 +34,18 @@ ALL_DEBUG = "*"  # stands for every tensor that exists between kernels
 class Network:
     """A graph as kernels, before any code: what `braze check` reports and tactics are chosen for.
 
-    debug: the values that stay readable after a run.
+    lowered: what runs for it; kernels: all of them, those of bodies too; debug: the values that
+    stay readable after a run.
     """
 
-    graph: Graph
-    partition: Partition
+    lowered: LoweredGraph
     kernels: tuple[LoweredRegion, ...]
     debug: tuple[Value, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph after all passes."""
+        return self.lowered.graph
 
 
 def build_plan(
@@ -77,8 +82,7 @@ class _Planner:
 
     def __call__(self, launches: Sequence[Launch]) -> Plan:
         return assemble(
-            self.network.graph,
-            self.network.partition,
+            self.network.lowered,
             launches,
             self.pack,
             target=self.backend.target,
@@ -107,24 +111,21 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
         graph = run_pipeline(graph, PassContext(config, backend, trace))
     trace.text("optimised", lambda: print_graph(graph))
     with trace.stage("fusion"):
-        lowered = lower_nodes(graph, backend, trace)
         named = () if ALL_DEBUG in config.debug else _debug_values(graph, config.debug)
-        parts = partition(
+        lowered = lower_graph(
             graph,
-            lowered,
+            backend,
             trace,
             fuse=config.effort.fuse,
             keep=frozenset(named),
             keep_all=ALL_DEBUG in config.debug,
-            backend=backend,
         )
-        trace.text("regions", lambda: "\n".join(f"{r.label} -> {r.outputs}" for r in parts.regions))
-        kernels = lower_all(graph, lowered, parts)
-    trace.text("kernels", lambda: kernels_text(kernels))
+        trace.text("regions", lambda: regions_text(lowered))
+    trace.text("kernels", lambda: network_text(lowered))
     if ALL_DEBUG in config.debug:
-        made = (v for r in parts.regions for v in r.outputs)
+        made = (v for r in lowered.partition.regions for v in r.outputs)
         named = tuple(v for v in made if v not in graph.output_values)
-    return Network(graph, parts, kernels, named)
+    return Network(lowered, tuple(lowered.kernels()), named)
 
 
 def choose_code(

@@ -18,7 +18,7 @@ from tests.e2e.models import make, rand
 PLACES = {
     "braze.api.import_network": "stage import (",
     "braze.passes.fold.fold_constants.GraphEditor": "stage passes.fold_constants (",
-    "braze.builder.partition": "stage fusion (",
+    "braze.builder.lower_graph": "stage fusion (",
     "braze.codegen.cpu.backend.CpuBackend.tactics": "stage codegen, at region y (MatMul) (",
     "braze.codegen.cpu.backend.CpuBackend.compile": "stage codegen, at region y (MatMul) (",
     "braze.codegen.cpu.measure.CpuWorkload.seconds": "stage codegen, at region y (MatMul) (",

@@ -17,7 +17,7 @@ from braze.fusion.region import Partition, Region
 from braze.fusion.sharing import share_places
 from braze.fusion.strided import read_in_place
 from braze.ir.graph import Graph, Node, Value
-from braze.ops.lowering import Anchor, Lowering, Nest
+from braze.ops.lowering import Anchor, Flow, Lowering, Nest
 
 
 @dataclass(frozen=True)
@@ -170,15 +170,21 @@ class Lowerer:
 def lower_all(
     graph: Graph, lowered: Mapping[Node, Lowering], parts: Partition
 ) -> tuple[LoweredRegion, ...]:
-    """The kernel of every region, in execution order; those alike but for places are shared."""
+    """The kernel of every region that is one, in execution order; those alike but for places are
+    shared."""
     lower = Lowerer(graph, lowered, parts)
-    found = [lower(region) for region in parts.regions]
+    found = [lower(region) for region in parts.regions if not is_flow(region, lowered)]
     sizes = {*graph.bounds, *(s for v in graph.inputs for d in v.shape for s in symbols(d))}
     shared = share_places([low.kernel for low in found], sizes)
     return tuple(
         replace(low, kernel=kernel, places=places) if places else low
         for low, (kernel, places) in zip(found, shared, strict=True)
     )
+
+
+def is_flow(region: Region, lowered: Mapping[Node, Lowering]) -> bool:
+    """Whether a region is no kernel, but one step that runs others."""
+    return region.producer is not None and isinstance(lowered[region.producer], Flow)
 
 
 def _index_of(v: Value, shape: Shape) -> Index:

@@ -24,7 +24,7 @@ from braze.fusion.region import Partition, Region
 from braze.fusion.strided import strided_reads
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.abilities import UNLIMITED, Abilities, refusal
-from braze.ops.lowering import Anchor, Decompose, Lowering, Nest, Pointwise, View
+from braze.ops.lowering import Anchor, Decompose, Flow, Lowering, Nest, Pointwise, View
 
 
 def lower_nodes(
@@ -165,7 +165,7 @@ def _collect(q: Question, placement: Placement) -> list[Region]:
     taken = {n: root for root, n in placement.absorbed.items()}
     for node in q.graph.nodes:
         low = q.lowered[node]
-        if isinstance(low, (Anchor, Nest)):
+        if isinstance(low, (Anchor, Nest, *Flow)):
             root = taken.get(node)
             outputs = (root,) if root is not None else node.outputs
             reason = "epilogue" if root is not None else type(low).__name__.lower()

@@ -6,7 +6,7 @@ a wrong `infer` shows here and not in generated code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from braze.core.elements import number_type, numbers, rounded, stored
 from braze.core.errors import BindingError, BrazeError, DTypeError, ExecutionError, ShapeError
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Array, Op
+from braze.ops.flow.base import FlowOp
 
 
 def evaluate(
@@ -38,16 +39,39 @@ def evaluate(
 
 
 class _Run:
-    """One evaluation: the values computed so far and the symbols bound so far."""
+    """One evaluation: the values computed so far and the symbols bound so far (env at first)."""
 
-    def __init__(self, graph: Graph, float64: bool) -> None:
+    def __init__(self, graph: Graph, float64: bool, env: Mapping[str, int] | None = None) -> None:
         self.graph = graph
         self.float64 = float64
-        self.env: dict[str, int] = {}
+        self.env: dict[str, int] = dict(env or {})
         self.values: dict[Value, Array] = {}
 
     def evaluate(self, inputs: Mapping[str, Array], keep: frozenset[str]) -> dict[str, Array]:
         self._bind_inputs(inputs)
+        kept = self._nodes(keep)
+        kept.update({name: self._leave(value) for name, value in self.graph.outputs})
+        return kept
+
+    # ------------------------------------------------------------------ bodies (ops/flow)
+
+    def run(self, body: Graph, arrays: Sequence[Array]) -> list[Array]:
+        """See braze.ops.flow.base.Bodies; the arrays hold numbers, as those inside do."""
+        inner = _Run(body, self.float64, self.env)
+        for v, array in zip(body.inputs, arrays, strict=True):
+            inner._bind_symbols(v.shape, array.shape)
+            inner.values[v] = array
+        inner._nodes(frozenset())
+        return [inner.values[v] for _, v in body.outputs]
+
+    def size(self, d: Dim) -> int:
+        """See braze.ops.flow.base.Bodies."""
+        found = self._size(d)
+        assert isinstance(found, int), f"size {d} is not known yet"
+        return found
+
+    def _nodes(self, keep: frozenset[str]) -> dict[str, Array]:
+        """Compute all values; gives those to keep."""
         for value, key in self.graph.constants.items():
             self.values[value] = self._enter(self.graph.weights.get(key), value.dtype)
         for guard in self.graph.guards:
@@ -67,7 +91,6 @@ class _Run:
             for used in node.inputs:
                 if used is not None and last_use.get(used) == index:
                     self.values.pop(used, None)
-        kept.update({name: self._leave(value) for name, value in self.graph.outputs})
         return kept
 
     def _last_uses(self) -> dict[Value, int]:
@@ -123,7 +146,8 @@ class _Run:
             op = node.op.specialize(self.env)
             if self.float64:
                 op = _in_float64(op)
-            results = op.reference(*arrays)
+            run = op.run(arrays, self) if isinstance(op, FlowOp) else op.reference(*arrays)
+            results: Sequence[Array] = run
         except BrazeError as e:
             raise ExecutionError(f"{_where(node)}: {e}") from e
         except (ValueError, IndexError, TypeError, AssertionError, ArithmeticError) as e:

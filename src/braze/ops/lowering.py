@@ -1,4 +1,4 @@
-"""The five results of `Op.lower`. Fusion and code generation know ops only through these.
+"""The six results of `Op.lower`. Fusion and code generation know ops only through these.
 
 A new kind of anchor is its spec here, a template, the template's row in `codegen/cpu/anchors.py`,
 and the op that returns it; a backend without a row runs the anchor's loop nest.
@@ -17,7 +17,7 @@ from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 
 if TYPE_CHECKING:
-    from braze.ir.graph import Value
+    from braze.ir.graph import Graph, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,20 +299,53 @@ class Decompose:
     build: Callable[..., tuple[Value, ...]]
 
 
-Lowering = Union[Pointwise, View, Nest, Anchor, Decompose]
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Input 0, one bool, says which of two bodies runs; both have all other inputs as theirs.
+
+    The outputs of the body that ran are those of the node.
+    """
+
+    bodies: tuple[Graph, Graph]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A body again and again, at most as often as `trip` says and as long as `condition` holds.
+
+    Inputs: the trip count (one int64) if `trip`, the condition (one bool) if `condition`, `carried`
+    first values, then what the body reads besides. The body's inputs: the number of the iteration
+    (int64), the condition if there is one, the carried values, the same others. Its outputs: the
+    next condition if there is one, the next carried values, and then a slice of each further output
+    of the node; the node's outputs are the last carried values and the slices stacked on a new
+    first axis, one an iteration.
+    """
+
+    bodies: tuple[Graph]
+    trip: bool
+    condition: bool
+    carried: int
+
+
+Flow = (Branch, Repeat)  # what steps of a plan do that run other steps
+
+Lowering = Union[Pointwise, View, Nest, Anchor, Decompose, Branch, Repeat]
 
 __all__ = [
     "SUM_BLOCK",
     "Anchor",
     "AnchorSpec",
     "AttentionSpec",
+    "Branch",
     "ConvSpec",
     "Decompose",
+    "Flow",
     "Lowering",
     "MatmulSpec",
     "Nest",
     "Operand",
     "Pointwise",
+    "Repeat",
     "SelectSpec",
     "View",
     "window_block",

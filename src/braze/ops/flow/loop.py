@@ -1,0 +1,87 @@
+"""Loop: a body that is run again and again, with values carried from one iteration to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from braze.core.dims import Dim
+from braze.core.dtypes import BOOL, I64
+from braze.core.errors import DTypeError, ShapeError
+from braze.ir.graph import TensorType
+from braze.ops.base import Array, InferContext
+from braze.ops.flow.base import Bodies, FlowOp, check_passed
+from braze.ops.flow.branch import is_single
+from braze.ops.lowering import Lowering, Repeat
+
+COUNTER = TensorType(I64, ())
+FLAG = TensorType(BOOL, ())
+
+
+@dataclass(frozen=True)
+class Loop(FlowOp):
+    """See `braze.ops.lowering.Repeat` for the order of inputs and outputs, here and in the body.
+
+    length: how many iterations there will be, if there are slices to stack.
+    """
+
+    trip: bool
+    condition: bool
+    carried: int
+    length: Dim = 0
+
+    def infer(
+        self, inputs: Sequence[TensorType | None], ctx: InferContext
+    ) -> tuple[TensorType, ...]:
+        """The carried types, and `length` slices of each scanned one."""
+        (body,) = self.bodies
+        given = list(inputs)
+        for wanted, there in ((COUNTER, self.trip), (FLAG, self.condition)):
+            t = given.pop(0) if there else wanted
+            if t is None or t.dtype is not wanted.dtype or not is_single(t):
+                raise DTypeError(f"Loop takes one {wanted.dtype}, not {t}")
+        head = [COUNTER] + [FLAG] * self.condition
+        if [v.type for v in body.inputs[: len(head)]] != head:
+            raise ShapeError("the body of Loop does not take its number and condition first")
+        check_passed("the body of Loop", body, len(head), given)
+        made = [v.type for _, v in body.outputs]
+        if self.condition and made.pop(0) != FLAG:
+            raise DTypeError("the body of Loop does not give one bool as the next condition")
+        if made[: self.carried] != given[: self.carried]:
+            raise ShapeError(
+                f"Loop carries {', '.join(map(str, given[: self.carried]))} but its body gives "
+                f"{', '.join(map(str, made[: self.carried]))}"
+            )
+        slices = (TensorType(t.dtype, (self.length, *t.shape)) for t in made[self.carried :])
+        return (*made[: self.carried], *slices)
+
+    def run(self, inputs: Sequence[Array | None], bodies: Bodies) -> list[Array]:
+        """Iterations one after the other."""
+        given = [a for a in inputs if a is not None]
+        trips = int(given.pop(0).reshape(-1)[0]) if self.trip else None
+        going = given.pop(0).reshape(()) if self.condition else np.array(True)
+        state, others = given[: self.carried], given[self.carried :]
+        slices: list[list[Array]] = []
+        for i in count():
+            if not going or (trips is not None and i >= trips):
+                break
+            head = [np.array(i, np.int64)] + [going] * self.condition
+            made = bodies.run(self.bodies[0], [*head, *state, *others])
+            going = made.pop(0).reshape(()) if self.condition else going
+            state = made[: self.carried]
+            slices.append(made[self.carried :])
+        return [*state, *self._stacked(slices, bodies)]
+
+    def _stacked(self, slices: list[list[Array]], bodies: Bodies) -> list[Array]:
+        if slices:
+            return [np.stack(rows) for rows in zip(*slices, strict=True)]
+        scanned = [v.type for _, v in self.bodies[0].outputs][self.condition + self.carried :]
+        return [np.zeros((0, *map(bodies.size, t.shape)), t.dtype.numpy) for t in scanned]
+
+    def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
+        """A step of the plan that repeats a body."""
+        (body,) = self.bodies
+        return Repeat((body,), self.trip, self.condition, self.carried)
