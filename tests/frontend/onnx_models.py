@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from braze.frontend.onnx.importer import import_model
 from braze.ir.builder import GraphBuilder
-from braze.ir.graph import TensorType, Value
+from braze.ir.graph import Graph, TensorType, Value
 from braze.ops.base import OnnxNode, Op
 
 FLOAT = TensorProto.FLOAT
@@ -41,6 +43,17 @@ def model(
 def tensor(name: str, array: np.ndarray) -> onnx.TensorProto:
     """An initializer."""
     return onnx.numpy_helper.from_array(np.asarray(array), name)
+
+
+X = info("x", [2, 3])
+Y = info("y", [2, 3])
+
+
+def node(
+    op: str, inputs: Sequence[str], outputs: Sequence[str], name: str = "", **attributes: Any
+) -> onnx.NodeProto:
+    """A node."""
+    return helper.make_node(op, inputs, outputs, name=name, **attributes)
 
 
 @dataclass(frozen=True)
@@ -100,3 +113,13 @@ FAKES = {
     ("", "Floor"): import_crashing,
     ("", "Reshape"): import_const_needed,
 }
+
+
+def load(proto: onnx.ModelProto, **options: Any) -> Graph:
+    """The graph of a model, by fake importers."""
+    return import_model(proto, importers=FAKES, **options)
+
+
+def ops(graph: Graph) -> list[str]:
+    """The names of a graph's ops in order."""
+    return [n.op.name for n in graph.nodes]

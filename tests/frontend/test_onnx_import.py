@@ -1,8 +1,7 @@
-"""Importing graphs: order, scopes, functions, branches, values, and complete error reports."""
+"""Importing graphs: order, wiring, initializers, schemas, and complete error reports."""
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -16,32 +15,23 @@ from braze.core.errors import (
     InternalError,
     ModelError,
     ProfileError,
-    ShapeError,
     UnsupportedOpError,
 )
 from braze.frontend.onnx.findings import ImportRefusal
 from braze.frontend.onnx.importer import check_model, import_model, import_network
-from braze.ir.builder import GraphBuilder
-from braze.ir.graph import Graph, Value
-from braze.ops.base import OnnxNode
-from braze.ops.catalog import IMPORTERS
-from braze.ops.evaluator import evaluate
-from tests.frontend.onnx_models import FAKES, INT64, Same, Sum2, info, model, tensor
-
-X = info("x", [2, 3])
-Y = info("y", [2, 3])
-
-
-def node(op: str, inputs: list[str], outputs: list[str], name: str = "", **attributes):
-    return helper.make_node(op, inputs, outputs, name=name, **attributes)
-
-
-def load(proto, **options) -> Graph:
-    return import_model(proto, importers=FAKES, **options)
-
-
-def ops(graph: Graph) -> list[str]:
-    return [n.op.name for n in graph.nodes]
+from tests.frontend.onnx_models import (
+    FAKES,
+    INT64,
+    Same,
+    X,
+    Y,
+    info,
+    load,
+    model,
+    node,
+    ops,
+    tensor,
+)
 
 
 def test_file_order_does_not_matter() -> None:
@@ -217,18 +207,6 @@ def test_inputs_of_one_type_variable_must_agree() -> None:
         load(proto)
 
 
-def test_old_new_and_missing_opsets() -> None:
-    nodes = [node("Relu", ["x"], ["y"], "n")]
-    assert ops(load(model(nodes, [X], [Y], opset=6))) == ["Same"]
-    for opset in (0, 29):
-        with pytest.raises(UnsupportedOpError, match=f"opset {opset}"):
-            load(model(nodes, [X], [Y], opset=opset))
-    proto = model(nodes, [X], [Y])
-    del proto.opset_import[:]
-    with pytest.raises(ModelError, match="no opset"):
-        load(proto)
-
-
 def test_types_braze_lacks_are_refused_only_where_used() -> None:
     text = helper.make_tensor("s", TensorProto.STRING, [1], [b"a"])
     nodes = [node("Relu", ["x"], ["y"], "n")]
@@ -252,231 +230,6 @@ def test_dynamic_axes_become_symbols_with_bounds() -> None:
     assert imported.graph.outputs[0][1].shape == (sym("n"), 3)
     assert imported.graph.bounds == {"n": (1, 8)}
     assert imported.profiles == ({"n": (1, 2, 8)},)
-
-
-def test_old_broadcasts_are_aligned_at_their_axis() -> None:
-    proto = model(
-        [node("Mul", ["x", "c"], ["y"], broadcast=1, axis=1)],
-        [info("x", [2, 3, 4]), info("c", [3])],
-        [info("y", [2, 3, 4])],
-        opset=6,
-    )
-    graph = import_model(proto)
-    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    c = np.float32([1, 10, 100])
-    result = evaluate(graph, {"x": x, "c": c})["y"]
-    np.testing.assert_array_equal(result, x * c.reshape(3, 1))
-    proto.graph.node[0].attribute[0].i = 3
-    assert proto.graph.node[0].attribute[0].name == "axis"
-    with pytest.raises(UnsupportedOpError, match="axis 3 does not fit"):
-        import_model(proto)
-
-
-def test_training_mode_of_old_opsets_is_refused() -> None:
-    for flag, accepted in ((1, True), (0, False)):
-        dropout = node("Dropout", ["x"], ["y"], is_test=flag)
-        proto = model([dropout], [X], [Y], opset=6)
-        if accepted:
-            assert import_model(proto).outputs[0][1].shape == (2, 3)
-        else:
-            with pytest.raises(UnsupportedOpError, match="too old"):
-                import_model(proto)
-
-
-def shape_needing_model() -> onnx.ModelProto:
-    return model([node("Reshape", ["x", "s"], ["y"], "reshape")], [X, info("s", [2], INT64)], [Y])
-
-
-def test_content_needed_at_build_time_is_asked_for() -> None:
-    with pytest.raises(UnsupportedOpError, match=r"values=\{'s': \.\.\.\}") as caught:
-        load(shape_needing_model())
-    assert isinstance(caught.value, ImportRefusal)
-    assert caught.value.findings[0].inputs == ("s",)
-
-
-def test_values_make_an_input_known_but_keep_it_bound() -> None:
-    graph = load(shape_needing_model(), values={"s": np.array([3, 2])})
-    assert [v.name for v in graph.inputs] == ["x", "s"]
-    assert graph.specialized == {"s": (3, 2)}
-    graph = load(shape_needing_model(), values={"s": [3, 2]})
-    assert graph.specialized == {"s": (3, 2)}
-
-
-def test_values_take_the_type_of_the_input() -> None:
-    proto = model([node("Add", ["x", "b"], ["y"])], [info("x", [1]), info("b", [1])], [Y])
-    assert import_model(proto, values={"b": [0.1]}).specialized == {"b": (float(np.float32(0.1)),)}
-    with pytest.raises(DTypeError, match="float64 but the input is float32"):
-        import_model(proto, values={"b": np.array([0.1])})
-    brain = TensorProto.BFLOAT16
-    inputs = [info("x", [1], brain), info("b", [1], brain)]
-    proto = model([node("Add", ["x", "b"], ["y"])], inputs, [info("y", [1], brain)])
-    bits = np.array([0x3FC0], np.uint16)
-    for given in (bits, bits.view(ml_dtypes.bfloat16), [1.5]):
-        assert import_model(proto, values={"b": given}).specialized == {"b": (1.5,)}
-
-
-@pytest.mark.parametrize(
-    ("values", "error"),
-    [
-        ({"q": np.array([3, 2])}, BindingError),
-        ({"s": np.array([3, 2, 1])}, ShapeError),
-        ({"s": [1.5, 2.0]}, DTypeError),
-        ({"s": np.array([3.5, 2.0])}, DTypeError),
-    ],
-)
-def test_wrong_values(values, error) -> None:
-    with pytest.raises(error):
-        load(shape_needing_model(), values=values)
-
-
-def test_nodes_of_small_constants_are_folded() -> None:
-    weights = [tensor("a", np.float32([1, 2])), tensor("b", np.float32([10, 20]))]
-    nodes = [node("Add", ["a", "b"], ["c"]), node("LeakyRelu", ["c"], ["y"], alpha=0.5)]
-    graph = load(model(nodes, [X], [info("y", [2])], initializers=weights))
-    assert graph.nodes == ()
-    np.testing.assert_array_equal(graph.constant(graph.outputs[0][1]), np.float32([11.5, 22.5]))
-    large = [tensor("a", np.zeros(2000, np.float32)), tensor("b", np.zeros(2000, np.float32))]
-    graph = load(model(nodes, [X], [info("y", [2000])], initializers=large))
-    assert ops(graph) == ["Sum2", "Same"]
-
-
-def function(name: str, nodes, inputs, outputs, attributes=(), defaults=()) -> onnx.FunctionProto:
-    return helper.make_function(
-        "local",
-        name,
-        inputs,
-        outputs,
-        nodes,
-        [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)],
-        list(attributes),
-        list(defaults),
-    )
-
-
-def ref(op: str, inputs, outputs, key: str, outer: str, kind=onnx.AttributeProto.FLOAT):
-    made = node(op, inputs, outputs)
-    made.attribute.add(name=key, ref_attr_name=outer, type=kind)
-    return made
-
-
-def test_functions_are_expanded_with_attributes_and_defaults() -> None:
-    inner = function("Inner", [ref("LeakyRelu", ["a"], ["b"], "alpha", "slope")], ["a"], ["b"],
-                     ["slope"])  # fmt: skip
-    call = node("Inner", ["p"], ["q"], domain="local")
-    call.attribute.add(name="slope", ref_attr_name="k", type=onnx.AttributeProto.FLOAT)
-    outer = function(
-        "Outer",
-        [call, node("Add", ["q", "p"], ["r"])],
-        ["p"],
-        ["r"],
-        [],
-        [helper.make_attribute("k", 0.25)],
-    )
-    nodes = [
-        node("Outer", ["x"], ["m"], "one", domain="local", k=0.75),
-        node("Outer", ["m"], ["y"], "two", domain="local"),
-    ]
-    proto = model(nodes, [X], [Y], functions=[outer, inner], domains=[("local", 1)])
-    graph = load(proto)
-    assert [n.op for n in graph.nodes] == [Same(0.75), Sum2(), Same(0.25), Sum2()]
-    assert graph.nodes[0].origins == ("one/Inner_0/LeakyRelu_0",)
-    assert [v.name for n in graph.nodes for v in n.outputs] == ["one/q", "m", "two/q", "y"]
-    missing = model([node("Inner", ["x"], ["y"], "n", domain="local")], [X], [Y],
-                    functions=[inner], domains=[("local", 1)])  # fmt: skip
-    with pytest.raises(ModelError, match=r"'n'.*'slope' is missing"):
-        load(missing)
-
-
-def test_absent_optional_reference_is_an_absent_attribute() -> None:
-    body = [ref("LeakyRelu", ["a"], ["b"], "alpha", "slope")]
-    optional = function("F", body, ["a"], ["b"])
-    nodes = [node("F", ["x"], ["y"], domain="local")]
-    proto = model(nodes, [X], [Y], functions=[optional], domains=[("local", 1)])
-    assert [n.op for n in load(proto).nodes] == [Same(0.0)]
-
-
-def test_a_function_that_calls_itself_is_refused() -> None:
-    loop = function("F", [node("F", ["a"], ["b"], domain="local")], ["a"], ["b"])
-    nodes = [node("F", ["x"], ["y"], "n", domain="local")]
-    with pytest.raises(ModelError, match="nested deeper"):
-        load(model(nodes, [X], [Y], functions=[loop], domains=[("local", 1)]))
-
-
-def test_exponential_functions_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("braze.frontend.onnx.nodes.MAX_NODES", 5000)
-    functions = [function("F0", [node("Relu", ["a"], ["b"])], ["a"], ["b"])]
-    for i in range(1, 30):
-        calls = [
-            node(f"F{i - 1}", ["a"], ["c"], domain="local"),
-            node(f"F{i - 1}", ["c"], ["b"], domain="local"),
-        ]
-        functions.append(function(f"F{i}", calls, ["a"], ["b"]))
-    nodes = [node("F29", ["x"], ["y"], domain="local")]
-    with pytest.raises(ModelError, match="expands to more than"):
-        load(model(nodes, [X], [Y], functions=functions, domains=[("local", 1)]))
-
-
-def test_ops_without_importer_use_the_body_of_their_schema() -> None:
-    importers = {k: v for k, v in FAKES.items() if k != ("", "LeakyRelu")}
-    proto = model([node("LessOrEqual", ["x", "x"], ["y"], "n")], [X], [Y], opset=16)
-    with pytest.raises(UnsupportedOpError) as caught:
-        import_model(proto, importers=importers)
-    # the body is Less, Equal, Or: its missing ops are what is reported
-    assert "Less" in str(caught.value) and "'n" in str(caught.value)
-
-
-def test_an_importer_that_refuses_leaves_no_guard_behind() -> None:
-    def start_and_refuse(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-        x = n.need(0)
-        g.unify(x.shape[0], 2, "a guess of a fused form")
-        g.add1(Same(), x)
-        raise n.unsupported("no fused form")
-
-    importers = {**IMPORTERS, ("", "HardSwish"): start_and_refuse}
-    proto = model([node("HardSwish", ["x"], ["y"])], [info("x", ["n", 3])], [Y], opset=14)
-    graph = import_model(proto, importers=importers, shapes={"x": ((1, 3), (2, 3), (8, 3))})
-    # the body of the op took over
-    assert "Same" not in ops(graph) and len(graph.nodes) > 1
-    assert not graph.guards
-
-
-def branch(name: str, op: str, source: str) -> onnx.GraphProto:
-    return helper.make_graph([node(op, [source], [name])], name, [], [info(name, [2, 3])])
-
-
-@pytest.mark.parametrize("taken", [True, False])
-def test_if_with_a_constant_condition_is_the_branch_it_takes(taken: bool) -> None:
-    choose = helper.make_node(
-        "If",
-        ["c"],
-        ["y"],
-        name="choose",
-        then_branch=branch("t", "Relu", "mid"),
-        else_branch=branch("e", "LeakyRelu", "w"),
-    )
-    weights = [tensor("c", np.array(taken)), tensor("w", np.ones((40, 50), np.float32))]
-    # the branch reads `mid`, which a later node in the file makes
-    nodes = [choose, node("Relu", ["x"], ["mid"], "maker")]
-    graph = load(model(nodes, [X], [Y], initializers=weights))
-    origins = [n.origins[0] for n in graph.nodes]
-    assert origins == (["maker", "choose/Relu_0"] if taken else ["choose/LeakyRelu_0"])
-    assert len(graph.constants) == (0 if taken else 1)
-    assert graph.outputs[0][1].name == "y"
-
-
-def test_if_with_a_runtime_condition_is_refused() -> None:
-    choose = helper.make_node(
-        "If",
-        ["c"],
-        ["y"],
-        name="choose",
-        then_branch=branch("t", "Relu", "x"),
-        else_branch=branch("e", "Relu", "x"),
-    )
-    proto = model([choose], [X, info("c", [], TensorProto.BOOL)], [Y])
-    with pytest.raises(UnsupportedOpError, match=r"'choose'.*values=\{'c'"):
-        load(proto)
-    assert ops(load(proto, values={"c": True})) == ["Same"]
 
 
 def test_absent_optional_inputs_and_outputs() -> None:

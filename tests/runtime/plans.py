@@ -351,3 +351,8 @@ def repeat_plan() -> Plan:
         record={},
         bodies=(Body("append", body),),
     )  # fmt: skip
+
+
+def rows(n: int, width: int = 8) -> np.ndarray:
+    """The input of `chain_plan`."""
+    return np.random.default_rng(n).standard_normal((n, width)).astype(np.float32)
