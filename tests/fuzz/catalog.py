@@ -14,6 +14,7 @@ from tests.fuzz import make_anchors as a
 from tests.fuzz import make_contributed as c
 from tests.fuzz import make_nests as n
 from tests.fuzz import make_pointwise as p
+from tests.fuzz import make_quantized as q
 from tests.fuzz import make_views as v
 from tests.fuzz.sketch import Ref, Sketch
 
@@ -87,6 +88,10 @@ FAMILIES: Final[Mapping[str, Family]] = {
     }, gives="b"),
     "where": Family("pointwise", {"Where": p.where}),
     "cast": Family("pointwise", {"Cast": p.cast, "CastLike": p.cast_like}),
+    "quantized": Family("pointwise", {
+        "QuantizeLinear": q.quantize, "DequantizeLinear": q.dequantize, "there": q.rounded,
+        "DynamicQuantizeLinear": q.dynamic,
+    }, takes="fi", gives="fi"),
     # ------------------------------------------------------------------ views
     "reshape": Family("view", {
         "Reshape": v.reshape, "computed": v.reshape_by_shape, "Flatten": v.flatten,

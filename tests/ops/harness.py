@@ -40,6 +40,7 @@ def import_node(
     constant: Sequence[int] = (),
     dynamic: bool = False,
     num_outputs: int = 1,
+    domain: str = "",
     **attributes: Any,
 ) -> Imported:
     """Build the graph of one node. `constant`: inputs the graph knows; `dynamic`: the others get
@@ -61,8 +62,8 @@ def import_node(
                 g.bounds |= {f"s{i}_{k}": (1, 64) for k in range(a.ndim)}
             values.append(g.input(f"x{i}", TensorType(from_numpy(a.dtype), shape)))
             feeds[f"x{i}"] = a
-    node = OnnxNode(op, "", "n", opset, tuple(values), attributes, num_outputs)
-    outputs = IMPORTERS["", op](node, g)
+    node = OnnxNode(op, domain, "n", opset, tuple(values), attributes, num_outputs)
+    outputs = IMPORTERS[domain, op](node, g)
     graph = g.finish([(f"y{i}", v) for i, v in enumerate(outputs)])
     return Imported(graph, feeds, env, outputs)
 
@@ -91,15 +92,17 @@ def check(
     num_outputs: int = 1,
     rtol: float = 1e-5,
     atol: float = 1e-6,
+    domain: str = "",
     **attributes: Any,
 ) -> list[Array]:
     """Reference and lowering both equal `want` (default: onnx.reference); returns the outputs.
 
     rtol and atol allow for sums of float32 products in another order; integers must be equal.
+    Ops of other domains than "" need `want`.
     """
     made = import_node(
         op, inputs, opset=opset, constant=constant, dynamic=dynamic, num_outputs=num_outputs,
-        **attributes,
+        domain=domain, **attributes,
     )  # fmt: skip
     if want is None:
         want = expected(op, inputs, opset, num_outputs, attributes)
@@ -110,8 +113,9 @@ def check(
         for what, y in (("reference", got[f"y{i}"]), ("lowering", low[f"y{i}"])):
             assert y.shape == w.shape, (op, what, y.shape, w.shape)
             assert y.dtype == w.dtype, (op, what, y.dtype, w.dtype)
-            if w.dtype.kind == "f":
-                np.testing.assert_allclose(y, w, rtol=rtol, atol=atol, err_msg=f"{op} {what}")
+            if from_numpy(w.dtype).is_float:
+                wide = (a.astype(np.float64) for a in (y, w))
+                np.testing.assert_allclose(*wide, rtol=rtol, atol=atol, err_msg=f"{op} {what}")
             else:
                 np.testing.assert_array_equal(y, w, err_msg=f"{op} {what}")
         results.append(got[f"y{i}"])

@@ -14,6 +14,8 @@ import numpy as np
 import onnx
 import onnx.defs
 
+from braze.core.dtypes import DType
+from braze.core.elements import number_type
 from braze.core.errors import UnsupportedOpError
 from braze.frontend.onnx import contributed
 from braze.frontend.onnx.proto import decode_attribute, decode_function
@@ -114,9 +116,17 @@ def check_types(signature: Signature, types: Sequence[TensorType | None]) -> str
         if variable not in signature.types or repeats:
             continue
         first = bound.setdefault(variable, type_)
-        if first.dtype is not type_.dtype:
+        if not _alike(first.dtype, type_.dtype):
             return f"input {i} is {type_.dtype} but must be {first.dtype} like the input before it"
     return None
+
+
+def _alike(a: DType, b: DType) -> bool:
+    """Whether one type variable can stand for both.
+
+    Integers below a byte are held in whole bytes where they are made at run time.
+    """
+    return a is b or (a.is_int and b.is_int and number_type(a) == number_type(b))
 
 
 def find_function(
