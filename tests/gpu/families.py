@@ -1,0 +1,152 @@
+"""Run one small kernel of every family, and the copies of the runtime, and compare them.
+
+`python -m tests.gpu.families [part of a name ...]`: a program without pytest, for compute-sanitizer,
+under which every call to the driver and every access to memory costs.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+import braze
+from braze.codegen.cuda.backend import CudaBackend
+from braze.codegen.cuda.driver import find_card
+from braze.codegen.cuda.gluon.layout import GluonTile
+from braze.codegen.cuda.gluon.product import gluon_source
+from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.cuda.target import CudaTarget
+from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
+from braze.codegen.reference.run import run_kernel
+from braze.core.config import EFFORTS
+from braze.core.dtypes import F16
+from braze.engine.write import write_file
+from braze.fusion.kernel import AnchorKernel
+from tests.codegen.anchors import harness
+from tests.codegen.cuda.families import families
+from tests.codegen.cuda.typed import typed
+from tests.codegen.loops.kernels import Case, cases
+from tests.gpu.launching import Array, run
+from tests.meta import small_models
+
+ENV = {"n": 3}
+TOLERANCE = 3e-2  # of what is computed at all: test_templates.py has the accuracy
+NESTS = ("softmax", "scan", "scatter-add", "argmax-rows", "embedding", "bias-odd")
+GLUON = {
+    "alone": GluonTile(64, 64, 4, 4, 0),
+    "turns": GluonTile(64, 64, 4, 8, 2),
+    "one": GluonTile(256, 64, 8, 4, 1),
+}
+
+
+def close(got: Array, want: Array) -> None:
+    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def run_anchor(kernel: AnchorKernel, sources: tuple[TritonSource, ...]) -> None:
+    inputs = harness.random_inputs(kernel, ENV)
+    arrays = list(inputs)
+    for slot, packing in sources[0].packings:
+        arrays[slot] = pack_constant(arrays[slot], packing)
+    (got,), status = run(sources, arrays, [kernel.output], ENV)
+    assert status == 0
+    close(got, run_kernel(kernel, inputs, ENV)[0])
+
+
+def run_templates(kernel: AnchorKernel) -> None:
+    """The first tactic, and the first whose sum is split."""
+    card = find_card()
+    assert card is not None
+    backend = CudaBackend(CudaTarget(card.capability, 1))
+    tactics = [
+        t for t in backend.tactics(kernel, EFFORTS[5]) if t.template not in ("gluon", "cudnn")
+    ]
+    split = [t for t in tactics if dict(t.parameters).get("split")]
+    for tactic in (tactics[0], *split[:1]):
+        run_anchor(kernel, backend.sources(kernel, tactic))
+
+
+def run_nest(case: Case) -> None:
+    sources = nest_sources(case.kernel, 4, 16, 4)
+    got, status = run(sources, case.inputs, case.kernel.outputs, case.env)
+    assert status == 0
+    for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):
+        close(g, w)
+
+
+def run_gluon(tile: GluonTile) -> None:
+    kernel = typed(harness.matmul((), 70, 72, 136, kind="residual"), F16)
+    run_anchor(kernel, (gluon_source(kernel, tile),))
+    conv = harness.conv(2, 9, 9, (72, 40), (3, 3), pads=(1, 1, 1, 1), kind="residual")
+    height, width = tile.rows // 8, 8
+    boxed = GluonTile(
+        tile.rows, tile.columns, tile.warps, tile.stages, tile.consumers, height, width
+    )
+    run_anchor(typed(conv, F16), (gluon_source(typed(conv, F16), boxed),))
+
+
+def run_runtime() -> None:
+    """Shapes in turns, by every way of copying, with extra streams and with streamed weights."""
+    shapes = {"x": ((1, 3, 24, 24), (2, 3, 24, 24), (5, 3, 24, 24))}
+    plan = braze.compile(
+        small_models.conv_net(), target=card_target(), shapes=shapes, optimization_level=2
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "net.engine"
+        write_file(plan, path)
+        for budget in (None, 1 << 12):
+            engine = braze.load(path, weight_budget=budget)
+            for batch in (1, 5, 2, 5):
+                check_ways(engine, batch)
+
+
+def check_ways(engine: braze.Engine, batch: int) -> None:
+    x = np.random.default_rng(batch).standard_normal((batch, 3, 24, 24)).astype(np.float32)
+    want = engine({"x": x})["y"]
+    assert np.isfinite(want).all()
+    context = engine.create_context(extra_streams=2)
+    pinned, out = engine.pinned_empty(x.shape), engine.pinned_empty(want.shape)
+    pinned[:] = x
+    context.set_input_shape("x", x.shape)
+    context.bind("x", pinned)
+    context.bind("y", out)
+    for graph in (True, False):
+        out[:] = 0
+        context.timed(graph=graph)
+        np.testing.assert_array_equal(out, want)
+
+
+def card_target() -> str:
+    card = find_card()
+    assert card is not None
+    return f"cuda:{card.capability}"
+
+
+def parts() -> Iterator[tuple[str, Callable[[], None]]]:
+    """Each family by its name."""
+    for name, kernel in families():
+        yield name, partial(run_templates, kernel)
+    for case in cases():
+        if case.name in NESTS:
+            yield f"nest {case.name}", partial(run_nest, case)
+    for name, tile in GLUON.items():
+        yield f"gluon {name}", partial(run_gluon, tile)
+    yield "runtime", run_runtime
+
+
+def main() -> None:
+    """Run the parts whose names hold one of the words, or all."""
+    words = sys.argv[1:] or [""]
+    for name, part in parts():
+        if any(word in name for word in words):
+            part()
+            print(f"{name}: right", flush=True)
+
+
+if __name__ == "__main__":
+    main()
