@@ -48,3 +48,15 @@ def test_code_rounds_in_one_pass_or_takes_three(precision: str, passes: int) -> 
     (tactic,) = BACKEND.tactics(kernel, effort)
     text = BACKEND.listing(kernel, tactic, "asm")
     assert ("tf32" in text) and (tactic["precision"] == ("tf32" if passes == 1 else "tf32x3"))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_operands_are_rounded_to_the_nearest(name: str) -> None:
+    """Not cut off, as the hardware does it."""
+    for precision in ("tf32", "fp32"):
+        effort = BuildConfig(precision=precision, optimization_level=2).effort
+        tactic = BACKEND.tactics(KERNELS[name], effort)[0]
+        text = BACKEND.listing(KERNELS[name], tactic, "ir")
+        assert ("to_tf32(" in text) is (precision == "tf32")
+        if precision == "tf32":
+            assert "cvt.rna.tf32.f32" in BACKEND.listing(KERNELS[name], tactic, "asm")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from braze.codegen.cuda.driver import find_card
+from braze.codegen.cuda.driver import Card, find_card, seek_card
 from braze.codegen.cuda.gluon.layout import gluon_tile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.tactics import gluon_tactics, is_large
@@ -70,7 +70,7 @@ from braze.fusion.kernel import (
 from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
 from braze.runtime.engine import Engine
 
-REVISION: Final = 3  # change with every change to what a tactic means
+REVISION: Final = 4  # change with every change to what a tactic means
 DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
 HOPPER: Final = 90  # the capability whose instructions the Gluon templates are made of
@@ -87,13 +87,13 @@ TEMPLATES: Final[Mapping[type[AnchorSpec], Callable[[AnchorKernel, Tile], Triton
 
 def cuda_backend(variant: str, threads: int) -> CudaBackend:
     """The backend for a compute capability ("": the card here; TargetError where there is none)."""
-    card = find_card()
-    if variant and (card is None or card.capability != variant):
+    card = seek_card()
+    if variant and not (isinstance(card, Card) and card.capability == variant):
         return CudaBackend(CudaTarget(variant, threads))
-    if card is None:
+    if not isinstance(card, Card):
         raise TargetError(
-            "target 'cuda' needs an NVIDIA GPU and its driver here; name the card to compile for, "
-            f"such as 'cuda:{DEFAULT}', to build an engine for another machine"
+            f"target 'cuda' needs an NVIDIA GPU and {card}; name the card to compile for, such as "
+            f"'cuda:{DEFAULT}', to build an engine for another machine"
         )
     if card.capability not in SHARED_BYTES:
         raise TargetError(

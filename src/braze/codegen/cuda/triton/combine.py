@@ -1,4 +1,4 @@
-"""Combining functions that generated kernels pass to Triton's reductions and scans."""
+"""Device functions of generated kernels: what reductions and scans combine by, and rounding."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ import triton.language as tl
 @triton.jit
 def nothing():
     """Where launches do not overlap: no waiting for earlier ones, no release of later ones."""
+
+
+@triton.jit
+def to_tf32(x):
+    """The nearest float of 11 bits. Tensor cores cut off what they do not multiply: all operands
+    would be too small, and the layers of a network add that up."""
+    return tl.inline_asm_elementwise(
+        "cvt.rna.tf32.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
 
 
 @triton.jit

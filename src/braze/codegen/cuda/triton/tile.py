@@ -154,6 +154,8 @@ class AnchorWriter:
 def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:
     """One block product added to `acc`."""
     extra = f', input_precision="{precision}"' if element is F32 else ""
+    if element is F32 and precision == "tf32":
+        a, b = f"to_tf32({a})", f"to_tf32({b})"
     return f"tl.dot({a}, {b}, {acc}{extra}, out_dtype=tl.{sum_type.name})"
 
 
