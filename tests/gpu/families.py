@@ -1,7 +1,7 @@
 """Run one small kernel of every family, and the copies of the runtime, and compare them.
 
-`python -m tests.gpu.families [part of a name ...]`: a program without pytest, for compute-sanitizer,
-under which every call to the driver and every access to memory costs.
+`python -m tests.gpu.families [part of a name ...]`: a program without pytest, for
+compute-sanitizer, under which every call to the driver and every access to memory costs.
 """
 
 from __future__ import annotations

@@ -12,14 +12,15 @@ import numpy as np
 
 from braze.core.dims import evaluate
 from braze.core.dtypes import DType
-from braze.core.errors import ExecutionError
+from braze.core.errors import ExecutionError, TargetError
 from braze.fusion.kernel import TensorMap
 
 Array = np.ndarray[Any, Any]
 MAX_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 FREE_SHARED = 48 << 10  # more must be asked for
-OUT_OF_MEMORY = 2
+OUT_OF_MEMORY, NO_DEVICE = 2, 100
+OLDEST_DRIVER = 12000  # the first with all that is called here and in the runtime
 EARLY_START = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 MAP_BYTES = 128  # of a CUtensorMap
 MAP_ELEMENTS = {1: 0, 2: 1, 4: 2, 8: 4}  # bytes -> CU_TENSOR_MAP_DATA_TYPE_UINT8, 16, 32, 64
@@ -42,6 +43,10 @@ class Function:
     handle: ctypes.c_void_p
     threads: int
     shared: int
+
+
+def _version_text(version: int) -> str:
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 class _Attribute(ctypes.Structure):
@@ -74,21 +79,38 @@ class Map:
     swizzle: int
 
 
-class Driver:
-    """The primary context of device 0. Raises OSError where there is no driver library."""
+class Device:
+    """Device 0 without a context, so that asking what it is takes none of its memory.
+
+    Raises TargetError where there is none that braze can use.
+    """
 
     def __init__(self) -> None:
-        self._lib = ctypes.CDLL("libcuda.so.1")
-        self.call("cuInit", 0)
-        self._device, context = ctypes.c_int(), ctypes.c_void_p()
+        try:
+            self._lib = ctypes.CDLL("libcuda.so.1")
+        except OSError as e:
+            raise TargetError("there is no NVIDIA driver here (libcuda.so.1)") from e
+        version = self._driver_version()
+        if version < OLDEST_DRIVER:  # first, since functions of later versions may be missing
+            raise TargetError(
+                f"the NVIDIA driver here is for CUDA {_version_text(version)} and "
+                f"{_version_text(OLDEST_DRIVER)} or newer is needed"
+            )
+        code = self._lib.cuInit(0)
+        if code:
+            no_device = code == NO_DEVICE
+            raise TargetError(
+                "the NVIDIA driver here finds no GPU"
+                if no_device
+                else f"the NVIDIA driver here does not start (error {code})"
+            )
+        self._device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(self._device), 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
-        self._context = context
-        self.bind()
 
-    def bind(self) -> None:
-        """Make the context that of the calling thread."""
-        self.call("cuCtxSetCurrent", self._context)
+    def _driver_version(self) -> int:
+        version = ctypes.c_int()
+        self.call("cuDriverGetVersion", ctypes.byref(version))
+        return version.value
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a driver function; raises MemoryError or ExecutionError."""
@@ -105,13 +127,27 @@ class Driver:
         """What the device is."""
         name = ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", name, 256, self._device)
-        numbers = [ctypes.c_int() for _ in range(3)]
+        numbers = [ctypes.c_int() for _ in range(2)]
         self.call("cuDeviceGetAttribute", ctypes.byref(numbers[0]), MAJOR, self._device)
         self.call("cuDeviceGetAttribute", ctypes.byref(numbers[1]), MINOR, self._device)
-        self.call("cuDriverGetVersion", ctypes.byref(numbers[2]))
-        major, minor, version = (n.value for n in numbers)
-        driver = f"{version // 1000}.{version % 1000 // 10}"
+        major, minor = (n.value for n in numbers)
+        driver = _version_text(self._driver_version())
         return Card(name.value.decode(), f"sm_{major}{minor}", driver)
+
+
+class Driver(Device):
+    """The primary context of device 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self._device)
+        self._context = context
+        self.bind()
+
+    def bind(self) -> None:
+        """Make the context that of the calling thread."""
+        self.call("cuCtxSetCurrent", self._context)
 
     def allocate(self, count: int) -> int:
         """Address of `count` bytes of device memory."""
@@ -219,9 +255,15 @@ def placed(m: TensorMap, sizes: Mapping[str, int]) -> Map:
 
 
 @lru_cache(maxsize=1)
-def find_card() -> Card | None:
-    """The GPU here, or None where there is no driver or no device."""
+def seek_card() -> Card | str:
+    """The GPU here, or why there is none to use."""
     try:
-        return Driver().card()
-    except (OSError, ExecutionError, MemoryError):
-        return None
+        return Device().card()
+    except (TargetError, ExecutionError, MemoryError) as e:
+        return str(e)
+
+
+def find_card() -> Card | None:
+    """The GPU here, or None where there is none to use."""
+    found = seek_card()
+    return found if isinstance(found, Card) else None

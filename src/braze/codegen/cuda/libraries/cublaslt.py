@@ -14,7 +14,7 @@ from typing import Any, Final
 from braze.codegen.cuda.driver import Driver
 from braze.codegen.cuda.libraries.product import Matrix, Product
 from braze.core.dtypes import BF16, F16, F32, I8, I32, DType
-from braze.core.errors import CompileError, ExecutionError
+from braze.core.errors import CompileError, ExecutionError, TargetError
 from braze.runtime.libraries import open_library
 
 TYPE: Final[Mapping[DType, int]] = {F32: 0, F16: 2, I8: 3, I32: 10, BF16: 14}  # cudaDataType
@@ -210,5 +210,5 @@ def find_cublaslt() -> CublasLt | None:
         return None
     try:
         return CublasLt(library)
-    except (OSError, ExecutionError, MemoryError):
+    except (OSError, TargetError, ExecutionError, MemoryError):
         return None

@@ -24,7 +24,7 @@ from braze.codegen.cuda.libraries.convolution import (
     Y,
 )
 from braze.core.dtypes import BF16, F16, F32, DType
-from braze.core.errors import CompileError, ExecutionError
+from braze.core.errors import CompileError, ExecutionError, TargetError
 from braze.runtime.libraries import open_library
 
 DATA: Final[Mapping[DType, int]] = {F32: 0, F16: 2, BF16: 9}  # cudnnDataType_t
@@ -286,5 +286,5 @@ def find_cudnn() -> CuDnn | None:
         return None
     try:
         return CuDnn(functions)
-    except (OSError, ExecutionError, MemoryError, CompileError):
+    except (OSError, TargetError, ExecutionError, MemoryError, CompileError):
         return None
