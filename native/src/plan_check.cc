@@ -110,8 +110,11 @@ void check_bindings(Plan& plan) {
 
 void check_profile(const Plan& plan, const Profile& profile) {
   require(profile.ranges.size() == plan.symbols.size(), "profile", "one range a symbol is needed");
-  for (const auto& [low, opt, high] : profile.ranges) {
-    require(0 <= low && low <= opt && opt <= high, "profile", "a range is not min <= opt <= max");
+  for (size_t s = 0; s < profile.ranges.size(); ++s) {
+    const auto& [low, opt, high] = profile.ranges[s];
+    const bool given = !std::holds_alternative<AxisSource>(plan.symbols[s].source);
+    require((given || 0 <= low) && low <= opt && opt <= high, "profile",
+            "a range is not min <= opt <= max");
   }
   require(profile.offsets.size() == plan.buffers.size(), "profile", "one offset a buffer is needed");
   for (size_t i = 0; i < profile.offsets.size(); ++i) {

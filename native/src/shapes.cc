@@ -10,7 +10,7 @@ namespace {
 
 using format::SizeOpCode;
 
-constexpr int64_t kUnbound = -1;
+constexpr int64_t kUnbound = std::numeric_limits<int64_t>::min();
 
 struct Place {  // where a symbol got its value, for errors
   size_t input;

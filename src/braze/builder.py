@@ -10,7 +10,7 @@ import numpy as np
 
 from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
-from braze.core.errors import BindingError
+from braze.core.errors import BindingError, UnsupportedOpError
 from braze.core.trace import Trace
 from braze.engine.plan import Plan
 from braze.fusion.kernel import Packing
@@ -110,6 +110,12 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
     with trace.stage("passes"):
         graph = run_pipeline(graph, PassContext(config, backend, trace))
     trace.text("optimised", lambda: print_graph(graph))
+    if graph.sizes and backend.target.space == "device":
+        first = graph.sizes[0].symbol
+        raise UnsupportedOpError(
+            f"size {first} is computed in the run, which engines for {backend.target.name} cannot "
+            "do yet; build for a CPU, or make the tensor it comes from a constant (values=...)"
+        )
     with trace.stage("fusion"):
         named = () if ALL_DEBUG in config.debug else _debug_values(graph, config.debug)
         lowered = lower_graph(

@@ -83,7 +83,7 @@ class Symbol:
     """A size that the build did not know, and where its value comes from.
 
     Symbols with another source than an axis are unknown until a step of the run gives them. Their
-    values must be in the range of the profile too.
+    values must be in the range of the profile too, and above the least int64; they may be negative.
     """
 
     name: str

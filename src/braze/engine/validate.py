@@ -108,7 +108,7 @@ def _check_binding(plan: Plan, where: str, kind: str, binding: Binding) -> None:
 def _check_profile(plan: Plan, where: str, profile: Profile) -> None:
     require(len(profile.ranges) == len(plan.symbols), where, "one range a symbol is needed")
     for symbol, (low, opt, high) in zip(plan.symbols, profile.ranges, strict=True):
-        fits = 0 <= low <= opt <= high
+        fits = low <= opt <= high and (low >= 0 or not isinstance(symbol.source, AxisSource))
         require(fits, where, f"{symbol.name!r}: {low} <= {opt} <= {high} does not hold")
     require(len(profile.offsets) == len(plan.buffers), where, "one offset a buffer is needed")
     late = late_sizes(plan)

@@ -23,6 +23,7 @@ from braze.fusion.placement import Placement, Question, place_values
 from braze.fusion.region import Partition, Region
 from braze.fusion.strided import strided_reads
 from braze.ir.graph import Graph, Node, Value
+from braze.ir.run_sizes import node_symbols, sources
 from braze.ops.abilities import UNLIMITED, Abilities, refusal
 from braze.ops.lowering import Anchor, Decompose, Flow, Lowering, Nest, Pointwise, View
 
@@ -77,7 +78,7 @@ def partition(
     tensors); keep_all: every value that has memory keeps it to itself, so that it can be
     read after a run.
     """
-    pinned = keep | graph.output_values
+    pinned = keep | graph.kept_values
     strided = strided_reads(graph, lowered, backend) if fuse else {}
     question = Question(
         graph, lowered, pinned, fuse, trace, backend.preferences, keep_all, strided
@@ -219,9 +220,11 @@ def _order(placement: Placement, regions: list[Region]) -> list[Region]:
     owner = {v: i for i, r in enumerate(regions) for v in r.outputs}
     needs: list[set[int]] = []
     users: list[set[int]] = [set() for _ in regions]
+    read_from = sources(placement.graph.sizes)
     for i, r in enumerate(regions):
         deps = set()
-        for v in region_inputs(r):
+        used = set().union(*map(node_symbols, r.nodes)) if read_from else set[str]()
+        for v in (*region_inputs(r), *(v for s in sorted(used) for v in read_from.get(s, ()))):
             base = placement.aliases.get(v, v)
             if base in owner and owner[base] != i:
                 deps.add(owner[base])

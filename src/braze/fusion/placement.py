@@ -31,9 +31,9 @@ from braze.ops.lowering import Anchor, Lowering, Nest, Pointwise, View
 class Question:
     """What is to be placed.
 
-    pinned: graph outputs and debug tensors, always in memory; costs: what pays on the target;
-    keep_all: no output's binding holds the bytes of another value; strided: the views that an
-    anchor reads where they lie.
+    pinned: graph outputs, debug tensors and what sizes are read from, always in memory; costs: what
+    pays on the target; keep_all: no output's binding holds the bytes of another value; strided: the
+    views that an anchor reads where they lie.
     """
 
     graph: Graph

@@ -8,20 +8,24 @@ folds while it is imported, and ops such as Reshape carry their target sizes as 
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from braze.core.bounds import bounds
-from braze.core.dims import Dim, DimExpr, Interval, is_static, substitute
+from braze.core.dims import Dim, DimExpr, Interval, is_static, substitute, sym, symbols
 from braze.core.dtypes import BF16, F16, F32, F64, DType, from_numpy
 from braze.core.elements import size_of
 from braze.core.errors import DTypeError, ShapeError, VerifyError
 from braze.ir.evaluate import evaluate_constants
-from braze.ir.graph import Graph, Node, SizeGuard, TensorType, Value
+from braze.ir.graph import Graph, Node, RunSize, SizeGuard, TensorType, Value
+from braze.ir.run_sizes import MAX_SIZE, highest
 from braze.ir.tighten import tighten
 from braze.ir.weights import WeightStore
 
@@ -49,6 +53,8 @@ class GraphBuilder:
         self.guards: dict[SizeGuard, None] = {}
         self.known: dict[Value, np.ndarray[Any, Any]] = {}
         self.specialized: dict[str, tuple[int | float | bool, ...]] = {}
+        self.run_sizes: dict[Hashable, RunSize] = {}  # by what gives them
+        self.symbol_names: set[str] = set(self.bounds)
         self.origins: tuple[str, ...] = ()
         self.tensors: tuple[str, ...] = ()  # what is being made, as error messages name it
         self._names: dict[str, int] = {}
@@ -75,6 +81,7 @@ class GraphBuilder:
         self._check_size(f"input {name!r}", type_)
         v = Value(self.fresh_name(name), type_)
         self.inputs.append(v)
+        self.symbol_names.update(s for d in type_.shape for s in symbols(d))
         return v
 
     def constant(self, array: np.ndarray[Any, Any], hint: str = "const") -> Value:
@@ -186,7 +193,7 @@ class GraphBuilder:
         """
         if any(isinstance(d, int) and d < 0 for d in t.shape):
             raise ShapeError(f"{what} would have shape {list(t.shape)}; check the sizes")
-        most = {name: high for name, (_, high) in self.bounds.items()}
+        most = {name: high for name, (_, high) in self.bounds.items() if high < MAX_SIZE}
         sizes = [d for d in (substitute(d, most) for d in t.shape) if isinstance(d, int)]
         if len(sizes) < len(t.shape) or any(d < 0 for d in sizes):
             return
@@ -207,6 +214,40 @@ class GraphBuilder:
         """Bounds of a size over all profiles (symbols without bounds: 0 .. 2**31)."""
         env = _Bounds(self.bounds)
         return bounds(d, env)
+
+    def read_size(
+        self, value: Value, element: int, low: int, high: Dim | None, hint: str
+    ) -> DimExpr:
+        """A symbol that is an element of an int64 tensor, known when the run has computed it.
+
+        low, high: its bounds; hint: what it is called.
+        """
+        size = RunSize("", value, element, 0, low, high)
+        return self._run_size((value, element), size, hint)
+
+    def name_size(self, size: Dim, low: int, high: Dim | None, hint: str) -> Dim:
+        """A symbol for a size that the run gives, with bounds that the run checks."""
+        if isinstance(size, int):
+            return size
+        return self._run_size(size, RunSize("", None, 0, size, low, high), hint)
+
+    def _run_size(self, key: Hashable, size: RunSize, hint: str) -> DimExpr:
+        if key not in self.run_sizes:
+            high = max(size.low, highest(size.high, _Bounds(self.bounds)))
+            symbol = str(self.run_symbol(hint, size.low, high))
+            self.run_sizes[key] = replace(size, symbol=symbol)
+        return sym(self.run_sizes[key].symbol)
+
+    def run_symbol(self, hint: str, low: int, high: int) -> DimExpr:
+        """A new symbol with a name like `hint`, for a size that the run gives."""
+        base = re.sub(r"\W", "_", hint, flags=re.ASCII)
+        base = base if base[:1].isalpha() else f"n_{base}"
+        name, count = base, 1
+        while name in self.symbol_names or keyword.iskeyword(name) or name in ("max", "min"):
+            name, count = f"{base}_{count}", count + 1
+        self.symbol_names.add(name)
+        self.bounds[name] = (low, high)
+        return sym(name)
 
     def unify(self, a: Dim, b: Dim, what: str) -> Dim:
         """Assume two sizes equal: the same, or checked at run time by a guard."""
@@ -244,6 +285,7 @@ class GraphBuilder:
             bounds=dict(self.bounds),
             name=self.name,
             specialized=dict(self.specialized),
+            sizes=tuple(self.run_sizes.values()),
         )
 
 

@@ -54,7 +54,8 @@ class GraphEditor:
         self.guards = dict.fromkeys(graph.guards)
         self.changed = False
         self._outputs = list(graph.outputs)
-        self._output_values = set(graph.output_values)
+        self._sizes = list(graph.sizes)
+        self._kept = set(graph.kept_values)
         self._producer: dict[Value, Node] = {}
         self._users: dict[Value, dict[Node, None]] = {}
         # None is both ends of the list
@@ -91,7 +92,8 @@ class GraphEditor:
         return tuple(self._users.get(value, ()))
 
     def is_output(self, value: Value) -> bool:
-        return value in self._output_values
+        """Whether it must exist: an output, or what a size is read from."""
+        return value in self._kept
 
     def array(self, value: Value | None) -> np.ndarray[Any, Any] | None:
         """The content of a constant, or None when not constant."""
@@ -142,7 +144,7 @@ class GraphEditor:
         """The edited graph; the original object when there was no edit."""
         if not self.changed:
             return self.graph
-        used = {v for _, v in self._outputs}
+        used = {v for _, v in self._outputs} | {s.value for s in self._sizes}
         nodes = tuple(self.nodes())
         for node in nodes:
             used.update(v for v in node.inputs if v is not None)
@@ -152,6 +154,7 @@ class GraphEditor:
             nodes=nodes,
             constants={v: k for v, k in self.constants.items() if v in used},
             guards=tuple(self.guards),
+            sizes=tuple(self._sizes),
         )
 
     def _link(self, node: Node, before: Node | None) -> None:
@@ -188,10 +191,11 @@ class GraphEditor:
     def _redirect(self, old: Value, new: Value) -> None:
         for user in self.users_of(old):
             self._swap(user, replace(user, inputs=_substituted(user.inputs, old, new)))
-        if old in self._output_values:
+        if old in self._kept:
             self._outputs = [(name, new if v is old else v) for name, v in self._outputs]
-            self._output_values.discard(old)
-            self._output_values.add(new)
+            self._sizes = [replace(s, value=new) if s.value is old else s for s in self._sizes]
+            self._kept.discard(old)
+            self._kept.add(new)
 
     def _erase_dead(self, value: Value) -> None:
         stack: list[Value] = [value]

@@ -92,6 +92,23 @@ class SizeGuard:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class RunSize:
+    """A symbol that gets its value in the run.
+
+    It is element `element` (row-major) of the int64 tensor `value`, or, where `value` is None, the
+    size `size`, which holds earlier symbols. low, high: what it may be; high is a size too, None
+    where nothing is known. Whatever uses the symbol runs after `value` is there.
+    """
+
+    symbol: str
+    value: Value | None
+    element: int
+    size: Dim
+    low: int
+    high: Dim | None
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A whole network.
@@ -99,7 +116,8 @@ class Graph:
     inputs: graph inputs; outputs: graph outputs with their public names (a value may be an input,
     a constant, or appear twice); constants: value -> key into `weights`; bounds: (min, max) of
     every symbol over all profiles; specialized: graph input -> the content (flattened) that the
-    graph was built for (the input stays bound and must be given exactly this content).
+    graph was built for (the input stays bound and must be given exactly this content); sizes: the
+    symbols that the run gives, each after those it uses.
     """
 
     inputs: tuple[Value, ...]
@@ -113,6 +131,7 @@ class Graph:
     specialized: Mapping[str, tuple[int | float | bool, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
+    sizes: tuple[RunSize, ...] = ()
 
     @cached_property
     def producer(self) -> Mapping[Value, Node]:
@@ -132,6 +151,11 @@ class Graph:
     @cached_property
     def output_values(self) -> frozenset[Value]:
         return frozenset(v for _, v in self.outputs)
+
+    @cached_property
+    def kept_values(self) -> frozenset[Value]:
+        """What must exist in memory: the outputs, and what sizes are read from."""
+        return self.output_values | {s.value for s in self.sizes if s.value is not None}
 
     def constant(self, value: Value | None) -> Any | None:
         """The numpy array of a constant value, or None when `value` is not constant."""

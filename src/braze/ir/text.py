@@ -6,6 +6,7 @@
       content "x" = (1, 2)
       const %scale: float32[1] = 9f1c... [2.0]
       %y: float32[N, 3] = Binary<op="mul">(%x, %scale) from "Mul_0"
+      size K = %count[0] in 0..3*N
       guard "MatMul inputs": 2*N == M
       output "y" = %y
     }
@@ -31,7 +32,7 @@ import numpy as np
 from braze.core.dims import Dim, DimExpr, parse_dim, static
 from braze.core.dtypes import BY_NAME, DType
 from braze.core.errors import BrazeError, ModelError
-from braze.ir.graph import Graph, Node, SizeGuard, TensorType, Value
+from braze.ir.graph import Graph, Node, RunSize, SizeGuard, TensorType, Value
 from braze.ir.weights import WeightStore
 
 MAX_INLINE_ELEMENTS = 8
@@ -52,9 +53,15 @@ def print_graph(graph: Graph) -> str:
     ]
     lines += [f"  const {_typed(v)} = {k}{_inline(graph, v)}" for v, k in graph.constants.items()]
     lines += [f"  {_node(n)}" for n in graph.nodes]
+    lines += [f"  size {_run_size(s)}" for s in graph.sizes]
     lines += [f"  guard {json.dumps(g.what)}: {g.lhs} == {g.rhs}" for g in graph.guards]
     lines += [f"  output {json.dumps(name)} = {_ref(v)}" for name, v in graph.outputs]
     return "\n".join([*lines, "}", ""])
+
+
+def _run_size(s: RunSize) -> str:
+    source = s.size if s.value is None else f"{_ref(s.value)}[{s.element}]"
+    return f"{s.symbol} = {source} in {s.low}..{'' if s.high is None else s.high}"
 
 
 def _ref(value: Value | None) -> str:
@@ -135,6 +142,7 @@ class _Parser:
         self.nodes: list[Node] = []
         self.constants: dict[Value, str] = {}
         self.guards: list[SizeGuard] = []
+        self.sizes: list[RunSize] = []
         self.outputs: list[tuple[str, Value]] = []
         self.bounds: dict[str, tuple[int, int]] = {}
         self.specialized: dict[str, tuple[int | float | bool, ...]] = {}
@@ -144,7 +152,7 @@ class _Parser:
         handlers: dict[str, Callable[[str], None]] = {
             "graph": self._graph, "bound": self._bound, "input": self._input,
             "const": self._const, "guard": self._guard, "output": self._output,
-            "content": self._content,
+            "content": self._content, "size": self._size,
         }  # fmt: skip
         if text != "}" and text:
             handlers[head](rest) if head in handlers else self._node(text)
@@ -178,6 +186,17 @@ class _Parser:
         what, rest = _quoted(text)
         lhs, _, rhs = rest.removeprefix(":").partition("==")
         self.guards.append(SizeGuard(parse_dim(lhs), parse_dim(rhs), what))
+
+    def _size(self, text: str) -> None:
+        symbol, _, rest = text.partition(" = ")
+        source, _, interval = rest.rpartition(" in ")
+        low, _, high = interval.partition("..")
+        bounds = int(low), parse_dim(high) if high else None
+        if not source.startswith("%"):
+            self.sizes.append(RunSize(symbol, None, 0, parse_dim(source), *bounds))
+            return
+        name, _, element = source.removesuffix("]").rpartition("[")
+        self.sizes.append(RunSize(symbol, self._use(name), int(element), 0, *bounds))
 
     def _output(self, text: str) -> None:
         name, rest = _quoted(text)
@@ -283,4 +302,5 @@ def parse_graph(text: str, ops: Mapping[str, type[Any]], weights: WeightStore) -
         bounds=parser.bounds,
         name=parser.name,
         specialized=parser.specialized,
+        sizes=tuple(parser.sizes),
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
-from braze.ops.index import gather, scatter, topk
+from braze.ops.index import gather, places, scatter, topk
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.norm import normalization_import
 from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
@@ -16,12 +16,6 @@ from braze.ops.product import attention, conv, conv_transpose, deform_conv, eins
 from braze.ops.quant import linear_import
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
-
-# ops whose output sizes depend on the content of one input: its position
-SIZED_BY_CONTENT: Final[Mapping[tuple[str, str], int]] = {
-    ("", "Compress"): 1,
-    ("", "NonZero"): 0,
-}
 
 # ops whose result is different in every run
 RANDOM_OPS: Final = frozenset(
@@ -175,8 +169,8 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "TensorScatter"): scatter.import_tensor_scatter,
     ("", "OneHot"): scatter.import_one_hot,
     ("", "TopK"): topk.import_top_k,
-    ("", "NonZero"): topk.import_non_zero,
-    ("", "Compress"): topk.import_compress,
+    ("", "NonZero"): places.import_non_zero,
+    ("", "Compress"): places.import_compress,
     ("", "Einsum"): einsum.import_einsum,
     ("", "GridSample"): grid_sample.import_grid_sample,
     ("", "DeformConv"): deform_conv.import_deform_conv,

@@ -17,6 +17,7 @@ from braze.core.dtypes import F64, DType
 from braze.core.elements import number_type, numbers, rounded, stored
 from braze.core.errors import BindingError, BrazeError, DTypeError, ExecutionError, ShapeError
 from braze.ir.graph import Graph, Node, Value
+from braze.ir.run_sizes import MAX_SIZE, in_run_order
 from braze.ops.base import Array, Op
 from braze.ops.flow.base import FlowOp
 
@@ -46,6 +47,9 @@ class _Run:
         self.float64 = float64
         self.env: dict[str, int] = dict(env or {})
         self.values: dict[Value, Array] = {}
+        self.nodes = in_run_order(graph)
+        self.sources = {s.value for s in graph.sizes if s.value is not None}
+        self.given: set[str] = set()  # symbols that the run gives
 
     def evaluate(self, inputs: Mapping[str, Array], keep: frozenset[str]) -> dict[str, Array]:
         self._bind_inputs(inputs)
@@ -74,17 +78,14 @@ class _Run:
         """Compute all values; gives those to keep."""
         for value, key in self.graph.constants.items():
             self.values[value] = self._enter(self.graph.weights.get(key), value.dtype)
-        for guard in self.graph.guards:
-            lhs, rhs = self._size(guard.lhs), self._size(guard.rhs)
-            if isinstance(lhs, int) and isinstance(rhs, int) and lhs != rhs:
-                raise ShapeError(
-                    f"{guard.what}: sizes {guard.lhs} = {lhs} and {guard.rhs} = {rhs} differ; "
-                    f"feed inputs whose shapes fit each other"
-                )
+        self._check_guards()
+        self._give_sizes()
         kept: dict[str, Array] = {}
         last_use = self._last_uses()
-        for index, node in enumerate(self.graph.nodes):
+        for index, node in enumerate(self.nodes):
             self._step(node)
+            if self.sources.intersection(node.outputs):
+                self._give_sizes()
             for value in node.outputs:
                 if value.name in keep:
                     kept[value.name] = self._leave(value)
@@ -94,8 +95,41 @@ class _Run:
         return kept
 
     def _last_uses(self) -> dict[Value, int]:
-        last = {v: i for i, n in enumerate(self.graph.nodes) for v in n.inputs if v is not None}
-        return {v: i for v, i in last.items() if v not in self.graph.output_values}
+        last = {v: i for i, n in enumerate(self.nodes) for v in n.inputs if v is not None}
+        return {v: i for v, i in last.items() if v not in self.graph.kept_values}
+
+    def _check_guards(self) -> None:
+        for guard in self.graph.guards:
+            lhs, rhs = self._size(guard.lhs), self._size(guard.rhs)
+            if isinstance(lhs, int) and isinstance(rhs, int) and lhs != rhs:
+                raise ShapeError(
+                    f"{guard.what}: sizes {guard.lhs} = {lhs} and {guard.rhs} = {rhs} differ; "
+                    f"feed inputs whose shapes fit each other"
+                )
+
+    def _give_sizes(self) -> None:
+        """Give the symbols of the run that can be told now their values."""
+        before = len(self.env)
+        for s in self.graph.sizes:
+            if s.symbol in self.given:
+                continue
+            if s.value is None:
+                size = self._size(s.size)
+            elif s.value in self.values:
+                size = int(self.values[s.value].reshape(-1)[s.element])
+            else:
+                continue
+            if isinstance(size, int):
+                high = MAX_SIZE if s.high is None else self._size(s.high)
+                if not s.low <= size or (isinstance(high, int) and size > high):
+                    raise ShapeError(
+                        f"size {s.symbol} of this run is {size}, outside {s.low}..{high}; feed "
+                        "other inputs"
+                    )
+                self.env[s.symbol] = size
+                self.given.add(s.symbol)
+        if len(self.env) > before:
+            self._check_guards()
 
     # ------------------------------------------------------------------ borders
 

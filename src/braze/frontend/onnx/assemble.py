@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from braze.core.dims import DimExpr
+from braze.core.dims import DimExpr, symbols
 from braze.ir.builder import GraphBuilder
-from braze.ir.graph import Graph, Node, Value
+from braze.ir.graph import Graph, Node, RunSize, Value
+from braze.ir.run_sizes import node_symbols, shape_symbols, sources, used_sizes
 from braze.ops.move.shape import SizeTensor
 
 
@@ -18,8 +20,9 @@ def assemble(
     A node whose outputs are known sizes (shape arithmetic) becomes one SizeTensor an output, so
     that no chain of integer kernels is left. names: value -> its name in the model.
     """
-    nodes = _live([_as_sizes(builder, n) for n in builder.nodes], [v for _, v in outputs])
+    nodes, sizes = _live(builder, [_as_sizes(builder, n) for n in builder.nodes], outputs)
     used = {v for n in nodes for v in n.inputs if v is not None} | {v for _, v in outputs}
+    used |= {s.value for s in sizes if s.value is not None}
     kept = set(builder.inputs) | {v for v in builder.constants if v in used}
     renamed = _rename(builder.inputs, [*kept, *(v for n in nodes for v in n.outputs)], names)
     return Graph(
@@ -40,6 +43,7 @@ def assemble(
         bounds=dict(builder.bounds),
         name=builder.name,
         specialized=dict(builder.specialized),
+        sizes=tuple(replace(s, value=None if s.value is None else renamed[s.value]) for s in sizes),
     )
 
 
@@ -54,14 +58,27 @@ def _as_sizes(builder: GraphBuilder, node: Node) -> Node:
     return Node(op, (), node.outputs, node.origins)
 
 
-def _live(nodes: Sequence[Node], outputs: Sequence[Value]) -> list[Node]:
-    needed = set(outputs)
+def _live(
+    builder: GraphBuilder, nodes: Sequence[Node], outputs: Sequence[tuple[str, Value]]
+) -> tuple[list[Node], tuple[RunSize, ...]]:
+    """The nodes that are needed for outputs and guards, and the run sizes they use."""
+    run_sizes = tuple(builder.run_sizes.values())
+    needed = {v for _, v in outputs}
+    used = {s for v in needed for s in shape_symbols(v)} if run_sizes else set[str]()
+    for g in builder.guards if run_sizes else ():
+        used |= symbols(g.lhs) | symbols(g.rhs)
+    source = sources(run_sizes)
+    needed.update(v for s in used for v in source.get(s, ()))
     kept = []
     for n in reversed(nodes):
         if any(v in needed for v in n.outputs):
             kept.append(n)
             needed.update(v for v in n.inputs if v is not None)
-    return kept[::-1]
+            if run_sizes:
+                new = node_symbols(n) - used
+                used |= new
+                needed.update(v for s in new for v in source.get(s, ()))
+    return kept[::-1], used_sizes(run_sizes, used)
 
 
 def _rename(

@@ -36,6 +36,7 @@ from braze.frontend.onnx.shapes import (
 )
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
+from braze.ir.run_sizes import with_run_sizes
 from braze.ops.base import Importer
 from braze.ops.catalog import IMPORTERS
 
@@ -93,7 +94,8 @@ def import_network(
     assert graph is not None
     if trace is not None:
         trace.decide("import", nodes=len(graph.nodes), constants=len(graph.constants))
-    return Imported(graph, resolved.profiles)
+    profiles = tuple(with_run_sizes(graph.sizes, p) for p in resolved.profiles)
+    return Imported(graph, profiles)
 
 
 def _raise_with_ops(

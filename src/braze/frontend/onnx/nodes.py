@@ -32,7 +32,7 @@ from braze.frontend.onnx.sources import Sources
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import ContentNeededError, Importer, OnnxNode
-from braze.ops.catalog import RANDOM_OPS, SIZED_BY_CONTENT
+from braze.ops.catalog import RANDOM_OPS
 
 MIN_OPSET = 1
 MAX_OPSET = 28
@@ -97,7 +97,8 @@ class NodeImporter:
         if node.op_type == "If" and node.domain == "":
             return self._branch(node, inputs, scope, opsets)
         if any(isinstance(v, Poison) for v in inputs):
-            self._check_could_run(node, inputs, opset)
+            if not self._is_known(node, opset):
+                raise self._no_op(node, opset)
             return self._poison(node, scope)
         values = [v if isinstance(v, Value) else None for v in inputs]
         types = [None if v is None else v.type for v in values]
@@ -244,17 +245,6 @@ class NodeImporter:
                 "model with onnx.version_converter"
             )
         return opset
-
-    def _check_could_run(self, node: NodeRecord, inputs: Sequence[Bound], opset: int) -> None:
-        """Refuse what would be refused even if the poisoned inputs were not."""
-        position = SIZED_BY_CONTENT.get((node.domain, node.op_type))
-        if position is not None and self._is_computed(inputs[position]):
-            raise UnsupportedOpError(
-                f"{node.where}: the size of its result depends on data computed at run time, which "
-                "is not supported; replace it by ops of fixed output sizes"
-            )
-        if not self._is_known(node, opset):
-            raise self._no_op(node, opset)
 
     def _is_computed(self, value: Bound) -> bool:
         if isinstance(value, Poison):

@@ -1,4 +1,4 @@
-"""TopK by selection, and ops whose result size is known only for constant inputs."""
+"""TopK by selection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
-from braze.ops.index.gather import Gather, GatherElements
+from braze.ops.index.gather import GatherElements
 from braze.ops.lowering import Anchor, Decompose, Lowering, SelectSpec
-from braze.ops.move.shape import reshape
 from braze.ops.writing.arguments import (
     Types,
     array_of,
@@ -106,36 +105,3 @@ def import_top_k(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
             f"an axis of up to {high} elements is too long; {MAX_TOPK_SIZE} are supported"
         )
     return g.add(TopK(where, k, bool(n.attr("largest", 1))), x)
-
-
-def import_non_zero(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """NonZero of a constant; of other tensors the result has no size before the run."""
-    content = g.array(n.need(0))
-    if content is None:
-        raise n.needs_content(0, "the size of its result depends on data; make the input constant")
-    found = np.nonzero(content) if content.ndim else np.nonzero(content.reshape(1))
-    return (g.constant(np.stack(found).astype(np.int64), "non_zero"),)
-
-
-def import_compress(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """Compress with a constant condition: a Gather of the places where it holds."""
-    x, condition = n.need(0), g.array(n.need(1))
-    if condition is None:
-        raise n.needs_content(
-            1, "the size of its result depends on data; make the condition constant"
-        )
-    picked = g.constant(np.flatnonzero(condition).astype(np.int64), "compress")
-    given = n.attr("axis")
-    if given is None:
-        flat = g.range_of(_count(x))
-        if flat[0] != flat[1]:
-            raise n.unsupported("compressing a flattened tensor of dynamic size; give an axis")
-        return (g.add1(Gather(0), reshape(g, x, (flat[0],)), picked),)
-    return (g.add1(Gather(normalize_axis(int(given), len(x.shape), n)), x, picked),)
-
-
-def _count(x: Value) -> Dim:
-    total: Dim = 1
-    for d in x.shape:
-        total = total * d
-    return total
