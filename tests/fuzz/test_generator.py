@@ -319,10 +319,10 @@ def test_a_printed_test_is_python() -> None:
 
 
 def test_an_untyped_error_is_a_failure_and_a_refusal_is_none() -> None:
-    refused = small_case(Step("NonZero", ("x",), ("y",)))
+    refused = small_case(Step("Bernoulli", ("x",), ("y",)))
     outcome = check(refused, ways=(Variant(),))
     assert outcome.status == "refused"
-    assert "depends on data" in outcome.reason
+    assert "draw the numbers outside" in outcome.reason
     broken = replace(small_case(Step("Relu", ("x",), ("y",))), sizes={"n": ()})
     assert check(broken, ways=(Variant(),)).status == "wrong"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from braze.codegen.reference.run import run_kernel
-from braze.core.dims import evaluate
+from braze.core.dims import evaluate, symbols
 from braze.core.dtypes import F32, I64
 from braze.expr.fold import rewrite
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
@@ -59,10 +59,21 @@ def run_lowered(
     """Outputs of `graph` (arrays as they stand in memory), every node through its lowering."""
     values: dict[Value, Array] = {v: inputs[v.name] for v in graph.inputs}
     values.update({v: graph.weights.get(k) for v, k in graph.constants.items()})
+    known = dict(env or {})
     for node in graph.nodes:
-        results = _run_node(node, values, env or {})
+        results = _run_node(node, values, known)
         values.update(zip(node.outputs, results, strict=True))
+        _give_sizes(graph, values, known)
     return {name: values[v] for name, v in graph.outputs}
+
+
+def _give_sizes(graph: Graph, values: Mapping[Value, Array], env: dict[str, int]) -> None:
+    """The sizes that the run gives, as far as they can be told."""
+    for s in graph.sizes:
+        if s.value in values:
+            env[s.symbol] = int(values[s.value].reshape(-1)[s.element])
+        elif s.value is None and symbols(s.size) <= env.keys():
+            env[s.symbol] = evaluate(s.size, env)
 
 
 def _run_anchor(

@@ -8,18 +8,22 @@ from typing import Any
 from braze.core.dims import sym
 from braze.core.target import Target
 from braze.engine.plan import (
+    AssignedSource,
     AxisSource,
     Binding,
     DebugTensor,
+    ElementSource,
     Guard,
     Plan,
     Symbol,
+    SymbolSource,
     TargetRecord,
 )
 from braze.engine.steps import BufferRef
 from braze.fusion.network import LoweredFlow, LoweredGraph
 from braze.fusion.region import Partition
-from braze.ir.graph import Graph, SizeGuard, Value
+from braze.ir.graph import Graph, RunSize, SizeGuard, Value
+from braze.planning.late import all_run_sizes
 from braze.planning.lists import Bodies, StepList
 from braze.planning.places import Places, Schedule
 from braze.planning.sizes import SizeTable
@@ -48,14 +52,13 @@ def assemble(
     """
     graph, base = network.graph, network.partition.base
     axes = _symbol_axes(graph)
-    symbols = [s for s in symbols if s in axes]
-    memory = Memory(target, pack, SizeTable(symbols))
+    of_run = {s.symbol: (s, where) for s, where in all_run_sizes(network)}
+    symbols = [s for s in symbols if s in axes or s in of_run]
+    memory = Memory(target, pack, SizeTable(symbols), {n: s for n, (s, _) in of_run.items()})
     _bind_io(memory, graph, network.partition)
     by_item = {id(launch.lowered): launch for launch in launches}
-    schedule = Schedule()
-    schedule.number(network)
-    places = Places(memory, schedule, by_item)
-    places.assign(network, debug, schedule.end)
+    places = Places(memory, Schedule.of_network(network), by_item)
+    places.assign(network, debug, places.schedule.end)
     code = CodeTable()
     bodies = Bodies(places, KernelSteps(memory, code), by_item)
     main = StepList(bodies, network)
@@ -66,11 +69,13 @@ def assemble(
     outputs = tuple(_binding(sizes, name, v, of_value[base(v)], ()) for name, v in graph.outputs)
     guards = tuple(Guard(sizes.index(g.lhs), sizes.index(g.rhs), g.what) for g in _guards(network))
     watched = tuple(_debug(network, memory, main, v) for v in debug)
+    sources = (axes[s] if s in axes else _run_source(memory, *of_run[s]) for s in symbols)
+    named = tuple(map(Symbol, symbols, sources))
     buffers = memory.buffers()
     return Plan(
         target=TargetRecord(target.name, target.alignment, target.describe()),
         threads=target.threads,
-        symbols=tuple(Symbol(s, axes[s]) for s in symbols),
+        symbols=named,
         sizes=tuple(sizes.ops),
         guards=guards,
         inputs=inputs,
@@ -96,6 +101,16 @@ def _symbol_axes(graph: Graph) -> dict[str, AxisSource]:
             if not isinstance(d, int) and d == sym(str(d)):
                 axes.setdefault(str(d), AxisSource(i, axis))
     return axes
+
+
+def _run_source(memory: Memory, size: RunSize, network: LoweredGraph) -> SymbolSource:
+    """Where a size of the run comes from."""
+    if size.value is None:
+        return AssignedSource()
+    base, graph = network.partition.base(size.value), network.graph
+    constant = base in graph.constants
+    buffer = memory.weight(graph, base, None) if constant else memory.of_value[base]
+    return ElementSource(buffer, size.element)
 
 
 def _bind_io(memory: Memory, graph: Graph, parts: Partition) -> None:

@@ -1,18 +1,19 @@
-"""Sizes that the run gives: where in a list of launches they become known.
+"""Sizes that the run gives: where in a list of items they become known.
 
-Before the first launch that needs a symbol which nothing has given yet stand Sizes steps that give
-it and every other symbol whose source is there, so that a list is cut as few times as it must be.
+Before the first item that needs a symbol which nothing has given yet stand Sizes steps that give it
+and every other symbol whose source is there, so that a list is cut as few times as it must be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, Interval, substitute, symbols
 from braze.fusion.kernel import CompiledKernel, GridLaunch
+from braze.fusion.lower import LoweredRegion
+from braze.fusion.network import Item, LoweredFlow, LoweredGraph
 from braze.ir.graph import RunSize, Value
 from braze.ir.run_sizes import shape_symbols
 from braze.tuning.select import Launch
@@ -31,54 +32,42 @@ def has_useful_bound(size: Dim, given: Mapping[str, RunSize], env: Mapping[str, 
     return all(s.high is not None for s in late) and bounds(size, env)[1] <= MAX_BOUND
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """before[i]: the Sizes steps in front of launch i; the last entry is behind all launches."""
-
-    before: tuple[tuple[Group, ...], ...]
-
-    def readers(self) -> dict[Value, int]:
-        """Of each value that a size is read from, the launch it is read before."""
-        return {
-            s.value: i
-            for i, groups in enumerate(self.before)
-            for group in groups
-            for s in group
-            if s.value is not None
-        }
+def all_run_sizes(network: LoweredGraph) -> Iterator[tuple[RunSize, LoweredGraph]]:
+    """The sizes that the run gives, those in bodies too, and where."""
+    for size in network.graph.sizes:
+        yield size, network
+    for item in network.items:
+        for body in item.bodies if isinstance(item, LoweredFlow) else ():
+            yield from all_run_sizes(body)
 
 
-def schedule_sizes(
-    launches: Sequence[Launch],
-    sizes: Sequence[RunSize],
-    base: Mapping[Value, Value],
-    threads: int,
-    known: Collection[str] = (),
-) -> Schedule:
-    """Where the sizes of a list of launches become known.
+def sizes_before(
+    network: LoweredGraph, launches: Mapping[int, Launch], threads: int
+) -> tuple[tuple[Group, ...], ...]:
+    """The Sizes steps in front of every item of a list; the last entry is behind all items.
 
-    base: reshape -> the value whose bytes it is; known: symbols that are given before the list.
-    Every symbol of `sizes` is given in the end.
+    launches: of every kernel, by id. In the end every size of the list is given.
     """
-    if not sizes:
-        return Schedule(((),) * (len(launches) + 1))
-    waiting = [s for s in sizes if s.symbol not in known]
-    late = {base.get(v, v) for launch in launches for v in launch.lowered.region.outputs}
+    waiting = list(network.graph.sizes)
+    if not waiting:
+        return ((),) * (len(network.items) + 1)
+    base = network.partition.base
+    late = {base(v) for item in network.items for v in item.region.outputs}
     before: list[tuple[Group, ...]] = []
-    for launch in (*launches, None):
+    for item in (*network.items, None):
         open_ = {s.symbol for s in waiting}
-        needed = open_ if launch is None else open_ & _needed(launch, threads)
+        needed = open_ if item is None else open_ & _needed(item, launches, threads)
         before.append(_groups(waiting, late, base) if needed else ())
         given = {s.symbol for group in before[-1] for s in group}
         assert needed <= given, f"sizes {needed - given} are used before they are computed"
         waiting = [s for s in waiting if s.symbol not in given]
-        if launch is not None:
-            late.difference_update(base.get(v, v) for v in launch.lowered.region.outputs)
-    return Schedule(tuple(before))
+        if item is not None:
+            late.difference_update(base(v) for v in item.region.outputs)
+    return tuple(before)
 
 
 def _groups(
-    waiting: Sequence[RunSize], late: Collection[Value], base: Mapping[Value, Value]
+    waiting: Sequence[RunSize], late: Collection[Value], base: Callable[[Value], Value]
 ) -> tuple[Group, ...]:
     """All that can be given while the values in `late` are not computed, level by level."""
     groups: list[Group] = []
@@ -88,8 +77,7 @@ def _groups(
         group = tuple(
             s
             for s in left
-            if not symbols(s.size) & open_
-            and (s.value is None or base.get(s.value, s.value) not in late)
+            if not symbols(s.size) & open_ and (s.value is None or base(s.value) not in late)
         )
         if not group:
             break
@@ -98,12 +86,21 @@ def _groups(
     return tuple(groups)
 
 
-def _needed(launch: Launch, threads: int) -> set[str]:
-    """The symbols that a launch uses: in its tensors, params, grid and workspace."""
-    low = launch.lowered
+def _needed(item: Item, launches: Mapping[int, Launch], threads: int) -> set[str]:
+    """The symbols that an item uses: in its tensors, params, grid and workspace, in its bodies."""
     found: set[str] = set()
-    for v in (*low.inputs, *low.region.outputs):
+    for v in (*item.inputs, *item.region.outputs):
         found |= shape_symbols(v)
+    if isinstance(item, LoweredRegion):
+        return found | _launched(launches[id(item)], threads)
+    for body in item.bodies:
+        for inner in body.items:
+            found |= _needed(inner, launches, threads)
+    return found
+
+
+def _launched(launch: Launch, threads: int) -> set[str]:
+    found: set[str] = set()
     piece: CompiledKernel | None = launch.compiled
     while piece is not None:
         used: list[Dim] = [*piece.params, piece.launch.workspace(threads)]
@@ -112,6 +109,6 @@ def _needed(launch: Launch, threads: int) -> set[str]:
             for m in piece.launch.maps:
                 used += [*m.shape, *m.strides]
         for d in used:
-            found |= symbols(substitute(d, low.places))
+            found |= symbols(substitute(d, launch.lowered.places))
         piece = piece.then
     return found

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from braze.engine.steps import Body, BufferRef, Carried, If, Loop, Step
+from braze.engine.steps import Body, BufferRef, Carried, If, KnownSize, Loop, Sizes, Step
 from braze.fusion.kernel import CompiledKernel
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import LoweredFlow, LoweredGraph
 from braze.ir.graph import Value
 from braze.ops.lowering import Branch, Repeat
+from braze.planning.late import Group
 from braze.planning.places import Places
 from braze.planning.steps import Hazards, KernelSteps
 from braze.tuning.select import Launch
@@ -41,12 +42,27 @@ class StepList:
         self._bodies = bodies
         self._network = network
         self._hazards = Hazards()
-        for item in network.items:
+        before = bodies.places.sizes_before(network)
+        for item, groups in zip(network.items, before, strict=False):
+            self._sizes(groups)
             if isinstance(item, LoweredRegion):
                 self._kernel(item)
             else:
                 self._flow(item)
             self.last_step[id(item)] = len(self.steps) - 1
+        self._sizes(before[-1])
+
+    def _sizes(self, groups: Sequence[Group]) -> None:
+        """Steps that give sizes."""
+        table = self._bodies.kernels.sizes
+        for group in groups:
+            known = tuple(
+                KnownSize(
+                    table.symbols.index(s.symbol), table.index(s.size) if s.value is None else -1
+                )
+                for s in group
+            )
+            self.steps.append(Sizes(known, ", ".join(s.symbol for s in group)))
 
     def _kernel(self, low: LoweredRegion) -> None:
         kernels, launch = self._bodies.kernels, self._bodies.launches[id(low)]

@@ -17,6 +17,7 @@ from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import Item, LoweredFlow, LoweredGraph
 from braze.ir.graph import Value
 from braze.ops.lowering import Branch, Repeat
+from braze.planning.late import Group, sizes_before
 from braze.planning.storage import Memory, Storage, value_bytes
 from braze.tuning.select import Launch
 
@@ -27,6 +28,13 @@ class Schedule:
 
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     end: int = 0
+
+    @staticmethod
+    def of_network(network: LoweredGraph) -> Schedule:
+        """The times of all items of a network."""
+        schedule = Schedule()
+        schedule.number(network)
+        return schedule
 
     def number(self, network: LoweredGraph) -> None:
         """Give times to a list of items, in order."""
@@ -77,7 +85,17 @@ class Places:
         for item in network.items:
             for v in item.inputs:
                 last[network.partition.base(v)] = self.schedule.of(item)[1]
+        times = [self.schedule.of(item)[0] for item in network.items]
+        until = self.schedule.of(network.items[-1])[1] if network.items else 0
+        for time, groups in zip((*times, until), self.sizes_before(network), strict=True):
+            for v in (s.value for group in groups for s in group if s.value is not None):
+                base = network.partition.base(v)
+                last[base] = max(time, last.get(base, 0))
         return last
+
+    def sizes_before(self, network: LoweredGraph) -> tuple[tuple[Group, ...], ...]:
+        """The Sizes steps in front of every item of a list, and behind the last."""
+        return sizes_before(network, self.launches, self.memory.target.threads)
 
     # ---- kernels ---------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from braze.core.elements import size_of
 from braze.core.target import Target
 from braze.engine.plan import Buffer, Profile, Weight
 from braze.fusion.kernel import Packing
-from braze.ir.graph import Graph, Value
+from braze.ir.graph import Graph, RunSize, Value
+from braze.planning.late import has_useful_bound
 from braze.planning.memory import Lifetime, aligned, lower_bound, plan_offsets
 from braze.planning.sizes import SizeTable
 
@@ -36,11 +37,15 @@ class Storage:
 
 @dataclass
 class Memory:
-    """The buffers so far, and what lies where. of_value: value that owns bytes -> its buffer."""
+    """The buffers so far, and what lies where.
+
+    of_value: value that owns bytes -> its buffer; of_run: the sizes that the run gives, by symbol.
+    """
 
     target: Target
     pack: Pack
     sizes: SizeTable
+    of_run: Mapping[str, RunSize]
     storages: list[Storage] = field(default_factory=list)
     of_value: dict[Value, int] = field(default_factory=dict)
     weights: list[Weight] = field(default_factory=list)
@@ -88,7 +93,11 @@ class Memory:
         """The arena laid out for the largest sizes of a profile."""
         symbols = self.sizes.symbols
         env = {s: (ranges[s][0], ranges[s][2]) for s in symbols}
-        arena = [i for i, s in enumerate(self.storages) if s.kind == "arena"]
+        arena = [
+            i
+            for i, s in enumerate(self.storages)
+            if s.kind == "arena" and has_useful_bound(s.bytes, self.of_run, env)
+        ]
         lives = [
             Lifetime(
                 bounds(self.storages[i].bytes, env)[1],
