@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kOldest = 12000;  // CUDA 12.0, the first with all that is called here
 constexpr int kOutOfMemory = 2;
+constexpr int kNoDevice = 100;
 // Errors after which a context answers every call with the same error: illegal address, a launch
 // that timed out, assertion, hardware stack, instruction, alignment, address space, counter, launch
 // failure, uncorrectable memory, contained fault.
@@ -100,8 +101,14 @@ CudaDriver open_driver() {
   find_contexts(lib, d);
   find_memory(lib, d);
   find_streams(lib, d);
-  if (d.init(0) != 0) {
-    fail(BRAZE_ERROR_TARGET, "the NVIDIA driver does not start; check it with nvidia-smi");
+  const int status = d.init(0);
+  if (status == kNoDevice) {
+    fail(BRAZE_ERROR_TARGET, "the engine runs on an NVIDIA GPU and there is none here; ",
+         "build it with target='cpu'");
+  }
+  if (status != 0) {
+    fail(BRAZE_ERROR_TARGET, "the NVIDIA driver does not start (error ", status,
+         "); check it with nvidia-smi");
   }
   return d;
 }

@@ -141,7 +141,10 @@ void test_a_driver_that_does_not_work() {
   CHECK(use.load() == BRAZE_ERROR_TARGET && says("is for CUDA 11.4 and engines need 12.0"));
   stub_reset();
   stub_fail(2, 999, 0);
-  CHECK(use.load() == BRAZE_ERROR_TARGET && says("does not start"));
+  CHECK(use.load() == BRAZE_ERROR_TARGET && says("does not start (error 999)"));
+  stub_reset();
+  stub_fail(2, 100, 0);
+  CHECK(use.load() == BRAZE_ERROR_TARGET && says("there is none here"));
   stub_reset();
   CHECK_OK(use.load());
   use.end();

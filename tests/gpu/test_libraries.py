@@ -28,11 +28,10 @@ from braze.expr.scalar import binary, cast, hole, load
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, GridLaunch, LibraryCode
 from braze.ops.pointwise.activation import Gelu
 from tests.codegen.anchors import harness
+from tests.codegen.cuda.bounds import Bound, kernel_bound
 from tests.codegen.cuda.typed import typed
 from tests.gpu.launching import Array, driver
 
-# a few roundings of the element type on sums of up to 600 normal values
-TOLERANCE = {F32: 1e-4, F16: 3e-2, BF16: 2e-1, I32: 0.0}
 SIZES = [(1, 1000, 256), (77, 160, 330), (200, 96, 64), (3, 7, 5), (300, 264, 136)]
 
 
@@ -78,10 +77,13 @@ def run(compiled: CompiledKernel, inputs: Sequence[Array], output: TensorSpec) -
     return out
 
 
-def every_algorithm(kernel: AnchorKernel, inputs: Sequence[Array]) -> int:
+def every_algorithm(
+    kernel: AnchorKernel, inputs: Sequence[Array], inner: float = 0.0, roundings: int = 1
+) -> int:
     """All are right, and each gives the same bits twice; how many there are."""
     (want,) = run_kernel(kernel, inputs, {})
-    tolerance = TOLERANCE[kernel.output.dtype]
+    exact = kernel.output.dtype is I32
+    bound = Bound(0, 0) if exact else kernel_bound(kernel, {}, inner=inner, roundings=roundings)
     tactics = library_tactics(kernel, EFFORTS[5])
     done = library_codes([(kernel, t) for t in tactics], os.cpu_count() or 1)
     good = [t for t, code in zip(tactics, done, strict=True) if isinstance(code, CompiledKernel)]
@@ -90,10 +92,7 @@ def every_algorithm(kernel: AnchorKernel, inputs: Sequence[Array]) -> int:
         first, second = (run(compiled, inputs, kernel.output) for _ in range(2))
         bits = f"u{first.dtype.itemsize}"  # numpy does not know the NaNs of bfloat16
         np.testing.assert_array_equal(first.view(bits), second.view(bits), err_msg=str(tactic))
-        np.testing.assert_allclose(
-            first.astype("f8"), want.astype("f8"),
-            rtol=tolerance, atol=tolerance, err_msg=str(tactic),
-        )  # fmt: skip
+        bound.check(first, want, str(tactic))
     return len(good)
 
 
@@ -169,7 +168,9 @@ def test_gelu(dtype: DType, approximate: str) -> None:
     kernel = AnchorKernel(plain.spec, plain.inputs, plain.output, expr, plain.constant)
     for tactic in library_tactics(kernel, EFFORTS[3])[:1]:
         assert (backend().compile(kernel, tactic).then is None) == (approximate == "tanh")
-    assert every_algorithm(kernel, harness.random_inputs(kernel, {}))
+    # the sum is rounded, and what a GELU makes of it, by forms that may miss a unit more; the
+    # library's tanh has 11 digits, where a sum of -4 and less should give nothing
+    assert every_algorithm(kernel, harness.random_inputs(kernel, {}), inner=4.0, roundings=3)
 
 
 @pytest.mark.parametrize("kind", ["exp", "rows", "middle"])
@@ -212,7 +213,7 @@ def test_nan_and_infinities(dtype: DType, activation: str) -> None:
     inputs[1][3] = 1
     inputs[2][5] = np.nan
     with np.errstate(all="ignore"):
-        assert every_algorithm(kernel, inputs)
+        assert every_algorithm(kernel, inputs, inner=4.0 if activation == "gelu" else 0.0)
 
 
 @pytest.mark.parametrize("rows", [64, 300, 6304])

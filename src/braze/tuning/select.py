@@ -7,7 +7,8 @@ chosen as a set, so that a choice may look at its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from braze.codegen.backend import Backend
@@ -45,6 +46,19 @@ class Candidates:
 def place(low: LoweredRegion) -> str:
     """A kernel in words, for messages."""
     return f"region {low.region.root.name} ({low.region.label})"
+
+
+@contextmanager
+def _room(k: Candidates) -> Iterator[None]:
+    """A kernel whose buffers do not fit is the user's error, with a way out."""
+    try:
+        yield
+    except MemoryError:
+        raise ExecutionError(
+            f"{k.place} can not be measured: its tensors at the opt shapes do not fit "
+            "into memory; use smaller opt shapes, or optimization_level=2, which "
+            "measures nothing"
+        ) from None
 
 
 # which tactic runs each kernel of a network, as indexes of their `tactics`
@@ -186,14 +200,8 @@ class Tuner:
         known = [self.cache.get(key) for key in keys]
         missing = [i for i, seconds in enumerate(known) if seconds is None]
         if missing:
-            try:
+            with _room(k):
                 work = self.backend.workload(k.kernel, {**self.sizes, **k.first.places})
-            except MemoryError:
-                raise ExecutionError(
-                    f"{k.place} can not be measured: its tensors at the opt shapes do not fit "
-                    "into memory; use smaller opt shapes, or optimization_level=2, which "
-                    "measures nothing"
-                ) from None
         for i in missing:
             best = min((t for t in known if t is not None), default=float("inf"))
             try:
@@ -202,7 +210,8 @@ class Tuner:
                 self._failed[k.text, k.tactics[i]] = e
                 known[i] = float("inf")  # a tactic that does not compile is slower than any other
                 continue
-            seconds = work.seconds(compiled, best)
+            with _room(k):  # buffers are made again after a tactic that has spoiled them
+                seconds = work.seconds(compiled, best)
             known[i] = seconds
             if seconds < float("inf"):  # what does not run today may be the machine's fault
                 self.cache.put(keys[i], seconds)

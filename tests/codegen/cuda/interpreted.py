@@ -32,12 +32,11 @@ from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec, ConvSpec, Operand, SelectSpec
 from braze.ops.pointwise.activation import Activation, Gelu
 from tests.codegen.anchors import harness
+from tests.codegen.cuda.bounds import Bound, kernel_bound
 from tests.codegen.cuda.interpreter import Array, run
 from tests.codegen.cuda.typed import typed
 from tests.codegen.loops.kernels import Case, cases
 
-# a few roundings of the element type on sums of about a hundred normal values
-TOLERANCE = {F32: 3e-5, F16: 8e-3}
 M, N, B, Q, S = (sym(n) for n in "mnbqs")
 
 
@@ -82,8 +81,8 @@ def _compare(
     (got,), status = run([source], stored, [kernel.output], env)
     assert status == 0
     (want,) = run_kernel(kernel, inputs, env)
-    tolerance = TOLERANCE[kernel.output.dtype]
-    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=tolerance, atol=tolerance)
+    bound = Bound(3e-5, 3e-5) if kernel.output.dtype is F32 else kernel_bound(kernel, env)
+    bound.check(got, want)
 
 
 @pytest.mark.parametrize("kind", [k for k in harness.EPILOGUES if k != "exp"])
