@@ -90,7 +90,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "cast": Family("pointwise", {"Cast": p.cast, "CastLike": p.cast_like}),
     "quantized": Family("pointwise", {
         "QuantizeLinear": q.quantize, "DequantizeLinear": q.dequantize, "there": q.rounded,
-        "DynamicQuantizeLinear": q.dynamic,
+        "DynamicQuantizeLinear": q.dynamic, "MatMulInteger": q.matmul_integer,
+        "ConvInteger": q.conv_integer, "QLinearMatMul": q.qlinear_matmul,
+        "QLinearConv": q.qlinear_conv,
     }, takes="fi", gives="fi"),
     # ------------------------------------------------------------------ views
     "reshape": Family("view", {

@@ -13,7 +13,7 @@ from braze.ops.norm import normalization_import
 from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
 from braze.ops.pool import pool, unpool
 from braze.ops.product import attention, conv, conv_transpose, deform_conv, einsum, fourier, matmul
-from braze.ops.quant import linear_import
+from braze.ops.quant import integer_import, linear_import
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
 
@@ -189,6 +189,10 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "QuantizeLinear"): linear_import.import_quantize,
     ("", "DequantizeLinear"): linear_import.import_dequantize,
     ("", "DynamicQuantizeLinear"): linear_import.import_dynamic_quantize,
+    ("", "MatMulInteger"): integer_import.import_matmul_integer,
+    ("", "ConvInteger"): integer_import.import_conv_integer,
+    ("", "QLinearMatMul"): integer_import.import_qlinear_matmul,
+    ("", "QLinearConv"): integer_import.import_qlinear_conv,
     # --- com.microsoft: what ONNX Runtime's optimizers write ---
     ("com.microsoft", "Gelu"): contributed_activations.gelu_importer("none"),
     ("com.microsoft", "BiasGelu"): contributed_activations.gelu_importer("none"),

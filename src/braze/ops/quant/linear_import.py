@@ -119,4 +119,3 @@ def dynamic_quantize(g: GraphBuilder, x: Value) -> tuple[Value, Value, Value]:
 
 def _extreme(g: GraphBuilder, x: Value, kind: str, every: tuple[int, ...]) -> Value:
     return g.add1(Reduce(kind, every, keepdims=False), x) if every else x
-

@@ -15,12 +15,13 @@ from braze.ir.graph import Graph, Value
 from braze.ops.move.shape import Transpose
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.quant.integer import IntegerConv
 from braze.ops.writing.axes import channels_first, inverse
 from braze.passes.base import PassContext
 from braze.passes.rewrite import operand
 
 # ops that are converted wherever they stand; others with a layout only follow their operand
-CONVERTED: Final = (Conv, ConvTranspose)
+CONVERTED: Final = (Conv, ConvTranspose, IntegerConv)
 
 
 def channels_last(graph: Graph, ctx: PassContext) -> Graph:

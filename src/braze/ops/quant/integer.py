@@ -1,0 +1,174 @@
+"""Products and convolutions of 8-bit integers with exact int32 results, and their requantization.
+
+(a - a_zero) * (b - b_zero) has at most 17 bits, so that sums of up to 2^36 of them are exact in
+float64 in whatever order they are taken. That is how they run until there are templates for
+integers: operands, zero points subtracted, become float64, and the result is rounded (a transform
+of a convolution leaves errors far below one half) and wrapped to 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from braze.core.dtypes import F32, F64, I32, I64, DType
+from braze.core.errors import DTypeError, ShapeError
+from braze.expr.scalar import binary, cast, hole, unary
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import TensorType, Value
+from braze.ops.base import Array, InferContext, Op
+from braze.ops.lowering import Decompose, Lowering, Pointwise
+from braze.ops.pointwise.cast import Cast
+from braze.ops.pointwise.elementwise import Binary, Unary
+from braze.ops.pool.window import Window, channels_first, from_channels_first
+from braze.ops.product.conv import Conv, convolve
+from braze.ops.product.matmul import MatMul
+from braze.ops.quant.linear import saturate_array, saturated
+from braze.ops.writing.arguments import Types, array_of, type_of
+from braze.ops.writing.broadcast import broadcast_to
+from braze.ops.writing.layout import LayoutOp
+
+
+def _checked(inputs: Types, ctx: InferContext, where: str) -> tuple[TensorType, TensorType]:
+    """The types of both factors: 8-bit integers whose zero points broadcast to them."""
+    a, b = type_of(inputs, 0), type_of(inputs, 1)
+    for t in (a, b):
+        if not t.dtype.is_int or t.dtype.bits != 8:
+            raise DTypeError(f"{where}: element type {t.dtype} is no 8-bit integer; insert a Cast")
+    for zero, of in zip(inputs[2:], (a, b), strict=False):
+        if zero is None:
+            continue
+        broadcast_to(ctx, zero.shape, of.shape, f"{where} zero point")
+        if zero.dtype is not of.dtype:
+            raise DTypeError(f"{where}: a zero point is {zero.dtype} but its data is {of.dtype}")
+    return a, b
+
+
+def _shifted(x: Array, zero: Array | None) -> Array:
+    """x - zero in float64."""
+    wide = x.astype(np.float64)
+    return wide if zero is None else wide - zero
+
+
+def _wrapped(x: Array) -> Array:
+    """Whole numbers in float64 as int32, which keeps the low 32 bits."""
+    return np.rint(x).astype(np.int64).astype(np.int32)
+
+
+def _widened(g: GraphBuilder, x: Value, zero: Value | None) -> Value:
+    """x - zero as a float64 value; constants at once."""
+    array, offset = g.array(x), g.array(zero)
+    if array is not None and (zero is None or offset is not None):
+        return g.constant(_shifted(array, offset), x.name)
+    wide = g.add1(Cast(F64), x)
+    return wide if zero is None else g.add1(Binary("sub"), wide, g.add1(Cast(F64), zero))
+
+
+def _narrowed(g: GraphBuilder, x: Value) -> Value:
+    """Whole numbers in float64 as int32, by way of int64: to integers of fewer bits it wraps."""
+    return g.add1(Cast(I32), g.add1(Cast(I64), g.add1(Unary("round"), x)))
+
+
+@dataclass(frozen=True)
+class IntegerMatMul(Op):
+    """numpy.matmul of (a - a_zero) and (b - b_zero) in int32, which wraps.
+
+    Inputs: a, b of 8 bits, and zero points of their types that broadcast to them, or none.
+    """
+
+    def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
+        a, b = _checked(inputs, ctx, "integer product")
+        wide = [TensorType(I32, t.shape) for t in (a, b)]
+        return MatMul().infer(wide, ctx)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        a, b = (_shifted(array_of(inputs, i), inputs[2 + i]) for i in (0, 1))
+        return (np.asarray(_wrapped(np.matmul(a, b))),)
+
+    def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
+        def build(g: GraphBuilder, *v: Value | None) -> tuple[Value, ...]:
+            a, b, a_zero, b_zero = v
+            assert a is not None and b is not None
+            product = g.add1(MatMul(), _widened(g, a, a_zero), _widened(g, b, b_zero))
+            return (_narrowed(g, product),)
+
+        return Decompose(build)
+
+
+@dataclass(frozen=True)
+class IntegerConv(LayoutOp):
+    """Conv of (x - x_zero) and (w - w_zero) in int32, which wraps; paddings count as x_zero.
+
+    Inputs: x and w [K, C/groups, *kernel] of 8 bits; a scalar zero point of x, and one of w that
+    broadcasts to it, or none. The fields are those of Conv.
+    """
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+    groups: int = 1
+    layout: str = "NCHW"
+
+    @property
+    def _conv(self) -> Conv:
+        return Conv(self.strides, self.dilations, self.pads, self.groups, self.layout)
+
+    def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
+        x, w = _checked(inputs, ctx, "integer convolution")
+        zero = inputs[2] if len(inputs) > 2 else None
+        if zero is not None and zero.rank:
+            raise ShapeError("integer convolution: the zero point of the data must be a scalar")
+        (y,) = self._conv.infer([TensorType(F64, t.shape) for t in (x, w)], ctx)
+        return (TensorType(I32, y.shape),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        x, w = (_shifted(array_of(inputs, i), inputs[2 + i]) for i in (0, 1))
+        window = Window(w.shape[2:], self.strides, self.dilations, self.pads)
+        y = convolve(channels_first(x, self.layout), w, window, self.groups)
+        return (_wrapped(from_channels_first(y, self.layout)),)
+
+    def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
+        def build(g: GraphBuilder, *v: Value | None) -> tuple[Value, ...]:
+            x, w, x_zero, w_zero = v
+            assert x is not None and w is not None
+            y = g.add1(self._conv, _widened(g, x, x_zero), _widened(g, w, w_zero))
+            return (_narrowed(g, y),)
+
+        return Decompose(build)
+
+
+@dataclass(frozen=True)
+class Requantize(Op):
+    """q = saturate(round(float32(sum) * scale) + zero_point), ties to even.
+
+    Inputs: int32 sums, a float32 scale and a zero point (or none), which broadcast to them; `to`
+    is an 8-bit type.
+    """
+
+    to: DType
+
+    def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
+        x, scale = type_of(inputs, 0), type_of(inputs, 1)
+        if x.dtype is not I32 or scale.dtype is not F32:
+            raise DTypeError(f"requantization: sums are {x.dtype} and their scale {scale.dtype}")
+        for t in inputs[1:]:
+            if t is not None:
+                broadcast_to(ctx, t.shape, x.shape, "requantization")
+        return (TensorType(self.to, x.shape),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        scale = array_of(inputs, 1)
+        wide = np.result_type(scale.dtype, np.float32)
+        with np.errstate(all="ignore"):
+            q = np.rint(array_of(inputs, 0).astype(wide) * scale)
+        if inputs[2] is not None:
+            q = q + inputs[2].astype(wide)
+        return (saturate_array(q, self.to, self.to.bits),)
+
+    def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
+        q = unary("round", binary("mul", cast(hole(0, I32), F32), hole(1, F32)))
+        if len(inputs) > 2 and inputs[2] is not None:
+            q = binary("add", q, cast(hole(2, inputs[2].dtype), F32))
+        return Pointwise(saturated(q, self.to, self.to.bits))
