@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from braze.codegen.cuda.driver import Card, find_card, seek_card
+from braze.codegen.cuda.gluon import attention as short_attention
 from braze.codegen.cuda.gluon.layout import gluon_tile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.tactics import gluon_tactics, is_large
@@ -160,7 +161,7 @@ class CudaBackend:
         if self.supports(kernel.spec, kernel.inputs, kernel.constant) is not None:
             return ()
         if isinstance(kernel.spec, AttentionSpec):
-            return attention_tactics(kernel, effort)
+            return attention_tactics(kernel, effort) + self._short_attentions(kernel, effort)
         if isinstance(kernel.spec, SelectSpec):
             return select_tactics(effort)
         if isinstance(kernel.spec, ConvSpec) and is_depthwise(kernel.spec):
@@ -173,6 +174,13 @@ class CudaBackend:
         if self.can_measure() and effort.measure:  # nothing else tells which algorithm is fast
             found += library_tactics(kernel, effort)
         return found
+
+    def _short_attentions(self, kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...]:
+        """Tiles of attention over few keys, where they may be chosen by their times."""
+        if self.target.number != HOPPER or effort.tactics == 1:
+            return ()
+        found = short_attention.head_tactics(kernel, self.target.shared_bytes)
+        return found[: 3 * effort.tactics]
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         sources = self.sources(kernel, tactic)
@@ -241,6 +249,9 @@ class CudaBackend:
             return stem_sources(kernel, tile_of(tactic))
         if tactic.template == "window":
             return (window_source(kernel, window_of(tactic)),)
+        if tactic.template == short_attention.TEMPLATE:
+            tile = short_attention.head_tile(tactic)
+            return (short_attention.short_attention_source(kernel, tile),)
         if tactic.template == "gluon":
             return (gluon_source(kernel, gluon_tile(tactic)),)
         if tactic.template in LIBRARIES:

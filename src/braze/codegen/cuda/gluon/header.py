@@ -16,8 +16,10 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language import PropagateNan, constexpr
 copy_box = tma.async_load if hasattr(tma, "async_load") else tma.async_copy_global_to_shared
+all_threads = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
 NAN_OF_EITHER = constexpr(PropagateNan.ALL)
 TO_WAIT = constexpr("griddepcontrol.wait; mov.u32 $0, $1;")
+TO_RAISE = constexpr("ex2.approx.ftz.f32 $0, $1;")
 TO_RELEASE = constexpr("griddepcontrol.launch_dependents; mov.u32 $0, $1;")
 
 
@@ -32,6 +34,13 @@ def wait_for_earlier():
 def release_later():
     gl.inline_asm_elementwise(
         TO_RELEASE, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def power_of_two(x):
+    return gl.inline_asm_elementwise(
+        TO_RAISE, "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1
     )
 
 
