@@ -82,10 +82,13 @@ def test_every_tile(sizes: tuple[int, int, int, int, int]) -> None:
     [
         ((1, 64, 8), False, ALONE), ((333, 200, 64), True, TWO), ((128, 20, 40), False, ONE),
         ((700, 512, 640), True, ALONE), ((700, 512, 640), False, TWO),
+        ((333, 201, 64), True, TWO), ((70, 77, 72), False, ALONE), ((300, 129, 64), True, ONE),
+        ((150, 200001, 64), True, TWO), ((150, 200000, 64), True, ALONE),
     ],
 )  # fmt: skip
 def test_sizes(sizes: tuple[int, int, int], turned: bool, tile: GluonTile) -> None:
-    """One row, one step, whole tiles, columns that are no multiple of 16 bytes."""
+    """One row, one step, whole tiles, columns that are no multiple of 16 bytes or of 4, weights
+    that no cache holds."""
     check(typed(harness.matmul((), *sizes, turned=turned, kind="residual"), F16), tile, {})
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from braze.codegen.cuda.backend import CudaBackend
 from braze.codegen.cuda.gluon.layout import GluonTile, gluon_tactic, gluon_tile, spread_order
-from braze.codegen.cuda.gluon.product import gluon_source
+from braze.codegen.cuda.gluon.product import gluon_source, is_ragged
 from braze.codegen.cuda.gluon.shapes import Rows, Windows, product_shape
 from braze.codegen.cuda.gluon.tactics import TILES, boxed, gluon_tactics
 from braze.codegen.cuda.packing import pack_constant, pack_rows
@@ -51,6 +51,8 @@ def forms() -> list[tuple[str, AnchorKernel, GluonTile]]:
     rows = half(harness.matmul((3, M), 50, 64, 136, kind="middle"))
     found.append(("batches", rows, ALONE))
     found.append(("bfloat16", typed(harness.matmul((), 64, 64, 64, kind="relu"), BF16), TURNS))
+    ragged = half(harness.matmul((), M, 163, 72, kind="residual"))
+    found += [("ragged", ragged, TURNS), ("ragged-alone", ragged, ALONE)]
     for stride in (1, 2):
         window = harness.conv(
             M, 14, 14, (64, 64), (3, 3), strides=(stride, stride), pads=(1, 1, 1, 1), kind="relu"
@@ -76,12 +78,28 @@ def test_forms_compile_and_copy_boxes_as_triton_does(
 
 
 @pytest.mark.parametrize("tile", [t for t in TILES if t[1] >= 64])
-def test_tiles_fit_the_card(tile: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("columns", [256, 257])
+def test_tiles_fit_the_card(tile: tuple[int, ...], columns: int) -> None:
     from braze.codegen.cuda.triton.cubin import compile_cubin
 
-    kernel = half(harness.matmul((), 4096, 256, 256))
+    kernel = half(harness.matmul((), 4096, columns, 256))
     cubin = compile_cubin(gluon_source(kernel, GluonTile(*tile)), 90)
     assert cubin.shared <= SHARED
+
+
+def test_what_is_larger_than_a_cache_is_read_once() -> None:
+    """Neighbouring tiles share columns of a large weight, and rows beside a small one."""
+    for columns, order in ((768, "tile % 6"), (50257, "tile // 32")):
+        kernel = half(harness.matmul((), 4096, columns, 768, turned=True))
+        text = gluon_source(kernel, GluonTile(128, 128, 4, 4, 2)).text
+        assert text.count(f"column_tile = {order}\n") == 2
+
+
+def test_ragged_rows_are_stored_along_rows() -> None:
+    for columns, ragged in ((50257, True), (50258, False), (1000, False)):
+        kernel = half(harness.matmul((), 64, columns, 64))
+        assert is_ragged(kernel) is ragged
+        assert ("convert_layout(t" in gluon_source(kernel, ALONE).text) is ragged
 
 
 def test_weights_stand_in_the_order_of_the_registers() -> None:

@@ -32,6 +32,7 @@ from braze.core.dtypes import DType
 from braze.fusion.kernel import AnchorKernel, Packing, TensorMap
 
 MULTIPROCESSORS = 132  # programs that walk over tiles; a card with fewer runs them in turns
+CACHED = 24 << 20  # bytes of a weight that a card's cache keeps beside all else
 SHARED = "left, right, full, empty, turn"
 
 
@@ -155,20 +156,23 @@ def _copy_left(job: _Job, out: Source, pred: str) -> None:
 
 
 def _place(job: _Job, out: Source, rows: bool = True) -> None:
-    """Write where tile `tile` lies; rows: among the rows too."""
-    out.line(f"column_tile = tile % {job.column_tiles}")
+    """Write where tile `tile` lies; rows: among the rows too. Tiles that run together share what is
+    larger: rows of the left operand, or columns of a weight that no cache holds."""
+    count = job.w.number(job.left.count)
+    by_columns = job.left.steps * DEPTH_BYTES * job.left.columns > CACHED
+    out.line(f"column_tile = tile {f'// {count}' if by_columns else f'% {job.column_tiles}'}")
     if rows:
-        out.line(f"row_tile = tile // {job.column_tiles}")
+        out.line(f"row_tile = tile {f'% {count}' if by_columns else f'// {job.column_tiles}'}")
         job.left.place(job.w, out)
 
 
-def _scope(job: _Job) -> tuple[Scope, Val]:
+def _scope(job: _Job, layout: str = "layout") -> tuple[Scope, Val]:
     """What the epilogue's leaves are in a placed tile, and the numbers of its rows."""
     w, t = job.w, job.tile
     count = product(w.kernel.output.shape)
     kind = "int32" if isinstance(count, int) and count < 2**31 else "int64"
-    axes, row, some_rows = job.left.rows(w, kind)
-    lanes = f"tl.arange(0, {t.columns}, gl.SliceLayout(0, layout))[None, :]"
+    axes, row, some_rows = job.left.rows(w, kind, layout)
+    lanes = f"tl.arange(0, {t.columns}, gl.SliceLayout(0, {layout}))[None, :]"
     column = w.a.put(f"column_tile * {t.columns} + {lanes}", "int32")
     some_columns = w.below(column, job.left.columns, t.columns)
     mask = w.both(some_rows, some_columns)
@@ -204,12 +208,34 @@ def _accumulators(job: _Job) -> str:
     return f"acc = gl.zeros([{t.rows}, {t.columns}], gl.float32, {layout})"
 
 
+def is_ragged(kernel: AnchorKernel) -> bool:
+    """Whether rows of the output begin at odd elements of 16 bits. Eight neighbours of a thread
+    are then eight stores, whose lanes lie far apart: it is better to turn the tile first, so that
+    a warp stores neighbours."""
+    columns = kernel.output.shape[-1]
+    return isinstance(columns, int) and columns * kernel.output.dtype.itemsize % 4 != 0
+
+
+def _layouts(job: _Job) -> list[str]:
+    """The layout of the accumulators, and one with a warp along every row."""
+    found = [f"layout: gl.constexpr = {spread_layout(job.tile)}"]
+    if is_ragged(job.w.kernel):
+        warps = job.tile.warps
+        row = f"gl.BlockedLayout([1, 1], [1, 32], [{warps}, 1], [1, 0])"
+        found.append(f"across: gl.constexpr = {row}")
+    return found
+
+
 def _finish(job: _Job, scope: Scope, row: Val) -> None:
     """The epilogue on the accumulators, and its stores."""
     w = job.w
     w.line("acc = warpgroup_mma_wait(0, deps=[acc])")
     out = w.a.put(spread(job.tile, "acc"), "float32")
     value = w.epilogue(out, scope)
+    if is_ragged(w.kernel):
+        kind = w.kernel.output.dtype.name
+        value = w.a.put(f"gl.convert_layout({value}.to(gl.{kind}), across)", kind)
+        scope, row = _scope(job, "across")
     column = scope.axes[len(scope.axes) - 1]
     at = w.a.put(f"{row} * {job.left.columns} + {column}", row.type)
     w.store(at.text, value, scope.mask)
@@ -218,7 +244,8 @@ def _finish(job: _Job, scope: Scope, row: Val) -> None:
 def _alone(job: _Job) -> list[str]:
     """A program a tile. No earlier launch writes weights: their first steps need not wait."""
     w, t = job.w, job.tile
-    w.line(f"layout: gl.constexpr = {spread_layout(t)}")
+    for text in _layouts(job):
+        w.line(text)
     w.src.lines += _memory(job)
     w.line("tile = tl.program_id(0)")
     _place(job, w.src)
@@ -291,7 +318,8 @@ def _produce(job: _Job) -> list[str]:
 def _consume(job: _Job) -> list[str]:
     """The tiles of one group; `me` is its number."""
     w, t = job.w, job.tile
-    w.line(f"layout: gl.constexpr = {spread_layout(t)}")
+    for text in _layouts(job):
+        w.line(text)
     w.line(f"count = ({job.tiles} - first + pace - 1) // pace")
     with w.src.block(f"for turns in range(me, count, {t.consumers})"):
         w.line("tile = first + turns * pace")

@@ -47,13 +47,13 @@ class Tiles(Protocol):
     def coordinates(self, out: Source) -> str:
         """Where the box of step `step` of a placed tile begins."""
 
-    def rows(self, w: AnchorWriter, kind: str) -> Masked:
+    def rows(self, w: AnchorWriter, kind: str, layout: str = "layout") -> Masked:
         """Of the rows of a placed tile: their axes, their numbers in the output, which exist."""
 
 
-def lanes(count: int) -> str:
-    """The numbers below `count` down the rows of the accumulators, in source text."""
-    return f"tl.arange(0, {count}, gl.SliceLayout(1, layout))[:, None]"
+def lanes(count: int, layout: str = "layout") -> str:
+    """The numbers below `count` down the rows of a layout, in source text."""
+    return f"tl.arange(0, {count}, gl.SliceLayout(1, {layout}))[:, None]"
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class RowTiles:
     def coordinates(self, out: Source) -> str:
         return f"first_row, {self.shape.offset} + step * {depth_of(self.dtype)}"
 
-    def rows(self, w: AnchorWriter, kind: str) -> Masked:
-        row = w.a.put(f"(first_row + {lanes(self.tile.rows)}).to(tl.{kind})", kind)
+    def rows(self, w: AnchorWriter, kind: str, layout: str = "layout") -> Masked:
+        row = w.a.put(f"(first_row + {lanes(self.tile.rows, layout)}).to(tl.{kind})", kind)
         mask = w.below(row, self.shape.count, self.tile.rows)
         return w.unravel(row, self.shape.sizes), row, mask
 
@@ -189,9 +189,9 @@ class PixelTiles:
                 channel = f"(move1 & 1) * {s.pitch} + {channel}"
         return ", ".join([*places, channel])
 
-    def rows(self, w: AnchorWriter, kind: str) -> Masked:
+    def rows(self, w: AnchorWriter, kind: str, layout: str = "layout") -> Masked:
         s, t = self.shape, self.tile
-        lane = w.a.put(lanes(t.rows), "int32")
+        lane = w.a.put(lanes(t.rows, layout), "int32")
         axes: list[Val] = []
         mask: Val | None = None
         parts = (
