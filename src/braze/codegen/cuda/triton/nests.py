@@ -4,26 +4,27 @@ One program computes a block of `rows` outer points. Inner axes are walked in bl
 points. Where a pointwise nest turns axes (it reads along another one than it writes), a program
 takes a block of rows of the one and columns of the other, so that both run along memory. A kernel
 with several nests becomes one launch a nest, since a later nest may read everything an earlier one
-wrote. Serial nests (scatter) run in one program, point by point.
+wrote; nests that see nothing of each other share a launch, each with programs of its own. Serial
+nests (scatter) run in one program, point by point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from braze.codegen.cuda.triton.arith import TritonArith
 from braze.codegen.cuda.triton.emit import Emitter, Scope
 from braze.codegen.cuda.triton.reductions import Block, combined, reduce_rows, scan_rows, winner
 from braze.codegen.cuda.triton.scalars import register_type
 from braze.codegen.cuda.triton.source import RELEASE, WAIT, Source, Val
+from braze.codegen.cuda.triton.together import groups, nest_roots
 from braze.core.dims import Dim, DimExpr, product
 from braze.core.dtypes import BOOL, DType
 from braze.expr.bounds import in_range
 from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
-from braze.expr.scalar import Expr
 from braze.fusion.kernel import Packing, TensorMap
 
 MOST_UNROLLED = 64  # inner points that are written out where a step takes one
@@ -73,11 +74,34 @@ def sources_of_nests(
     kernel: LoopKernel, blocks: Sequence[tuple[int, int, int]]
 ) -> tuple[TritonSource, ...]:
     """The launches of `kernel`, in order; of each nest the rows and columns of a program, powers
-    of two, and its warps."""
-    return tuple(
-        _NestWriter(kernel, nest, k, *block).source()
-        for k, (nest, block) in enumerate(zip(kernel.nests, blocks, strict=True))
-    )
+    of two, and its warps (those of nests that share a launch are the most of one)."""
+    found: list[TritonSource] = []
+    for group in groups(kernel):
+        warps = max(blocks[k][2] for k in group)
+        writers = [_NestWriter(kernel, kernel.nests[k], k, *blocks[k][:2], warps) for k in group]
+        if len(group) > 1 and all(isinstance(w.programs, int) for w in writers):
+            found.append(_side_by_side(writers))
+        else:
+            found += [_NestWriter(kernel, kernel.nests[k], k, *blocks[k]).source() for k in group]
+    return tuple(found)
+
+
+def _side_by_side(writers: Sequence[_NestWriter]) -> TritonSource:
+    """One launch of several nests of known sizes: the first programs are those of the first."""
+    sources = [w.source("place") for w in writers]
+    names = ", ".join(n for n, _ in sources[0].pointers)
+    entry, begin = Source(), 0
+    entry.line("place = tl.program_id(0)")
+    for i, source in enumerate(sources):
+        assert isinstance(source.grid, int) and not source.params
+        begin, end = begin + source.grid, begin
+        word = "if" if i == 0 else "elif"
+        with entry.block("else" if i == len(sources) - 1 else f"{word} place < {begin}"):
+            entry.line(f"{source.entry}({names}, place - {end})")
+    name = "_".join(s.entry for s in sources)
+    whole = f"@triton.jit\ndef {name}({names}):\n{entry.text()}\n"
+    text = "\n\n".join([*(s.text for s in sources), whole])
+    return replace(sources[0], entry=name, text=text, grid=begin)
 
 
 def turned_axis(nest: LoopNest) -> int | None:
@@ -94,14 +118,6 @@ def turned_axis(nest: LoopNest) -> int | None:
             if last in uses and e.args[-1].op == "axis" and e.args[-1].number != last:
                 return e.args[-1].number
     return None
-
-
-def nest_roots(nest: LoopNest) -> list[Expr]:
-    """Every expression of a nest."""
-    roots = [r.expr for r in nest.reduces]
-    for s in nest.stores:
-        roots += [*s.index, s.expr]
-    return roots
 
 
 def _symbolic(kernel: LoopKernel, nest: LoopNest) -> list[Dim]:
@@ -140,21 +156,28 @@ class _NestWriter:
         self.turned = turned_axis(nest) if columns > 1 else None
         self._whole: Scope | None = None
         self._released = False
+        self._place = "tl.program_id(0)"
 
-    def source(self) -> TritonSource:
-        entry = f"nest{self.number}"
+    def source(self, place: str = "") -> TritonSource:
+        """The launch. place: a name makes it a function that is told the number of its program in
+        a last argument of this name."""
+        entry, self._place = f"nest{self.number}", place or self._place
         tensors = (*self.kernel.inputs, *self.kernel.outputs)
         pointers = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
         pointers.append(("status", "int32"))
         self.src.line(WAIT)
         self._body()
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
+        arguments += [place] if place else []
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
-        grid: Dim = 1 if self.nest.serial else self._programs()
         pieces = tuple(pointers), tuple(self.params)
-        return TritonSource(entry, text, *pieces, grid, self.warps, waits=True)
+        return TritonSource(entry, text, *pieces, self.programs, self.warps, waits=True)
 
-    def _programs(self) -> Dim:
+    @property
+    def programs(self) -> Dim:
+        """How many there are."""
+        if self.nest.serial:
+            return 1
         if self.turned is None:
             return (self.total + (self.rows - 1)) // self.rows
         outer = self.nest.outer
@@ -172,7 +195,7 @@ class _NestWriter:
                 self._points("at", total)
                 self.src.line("tl.debug_barrier()")
         else:
-            self._points(f"tl.program_id(0).to(tl.{total.type})", total)
+            self._points(f"{self._place}.to(tl.{total.type})", total)
 
     def _points(self, block: str, total: Val) -> None:
         """A block of outer points: reductions one after the other, then the stores."""
@@ -207,7 +230,7 @@ class _NestWriter:
         others."""
         outer, last = self.nest.outer, len(self.nest.outer) - 1
         kind = self.emit.size(self.total).type
-        rest = self.a.put(f"tl.program_id(0).to(tl.{kind})", kind)
+        rest = self.a.put(f"{self._place}.to(tl.{kind})", kind)
         axes: dict[int, Val] = {}
         masks: dict[int, Val] = {}
         for i, step, place in ((last, self.columns, "[None, :]"), (axis, self.rows, "[:, None]")):
