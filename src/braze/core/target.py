@@ -49,7 +49,8 @@ class Preferences:
     last; narrow_columns: products of fewer columns waste what a wider one would use;
     joint_products: products or convolutions of one tensor with several weights are better one wide
     one, whose parts are read where they lie; patch_products: a convolution that cuts a picture into
-    patches is better a product of them.
+    patches is better a product of them; side_by_side: a kernel costs time by itself, so that small
+    ones that do not read each other are better one.
     """
 
     cheap_cost: int = 4
@@ -61,6 +62,7 @@ class Preferences:
     narrow_columns: int = 32
     joint_products: bool = False
     patch_products: bool = False
+    side_by_side: bool = False
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

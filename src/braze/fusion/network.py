@@ -9,6 +9,7 @@ from braze.core.trace import Trace
 from braze.fusion.lower import LoweredRegion, is_flow, kernels_text, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition, Region
+from braze.fusion.side_by_side import side_by_side
 from braze.ir.graph import Graph, Value
 from braze.ops.abilities import Abilities
 from braze.ops.lowering import Branch, Repeat
@@ -71,6 +72,9 @@ def lower_graph(
         bodies = tuple(lower_graph(b, backend, trace, fuse=fuse) for b in how.bodies)
         inputs = tuple(v for v in region.producer.inputs if v is not None)
         items.append(LoweredFlow(region, how, inputs, bodies))
+    alone = [item for item in items if isinstance(item, LoweredRegion)]
+    if fuse and backend.preferences.side_by_side and len(alone) == len(items):
+        items = list(side_by_side(alone, parts))
     return LoweredGraph(graph, parts, tuple(items))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from braze.codegen.cuda.triton.nests import nest_sources
-from braze.codegen.cuda.triton.together import groups
+from braze.codegen.cuda.triton.together import MOST_TOGETHER, groups
 from braze.core.dims import Dim, sym
 from braze.core.dtypes import F32, I64
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
@@ -32,11 +32,12 @@ def kernel(*nests: LoopNest) -> LoopKernel:
 def test_parts_of_a_concatenation_are_one_launch() -> None:
     (case,) = [c for c in cases() if c.name == "concat"]
     assert groups(case.kernel) == [[0, 1]]
-    parts = kernel(nest(64, 0), nest(32, 64), nest(8, 96), nest(8, 104), nest(8, 112))
-    assert groups(parts) == [[0, 1, 2, 3], [4]]
+    parts = kernel(nest(64, 0), *(nest(8, 64 + 8 * i) for i in range(MOST_TOGETHER)))
+    assert groups(parts) == [[*range(MOST_TOGETHER)], [MOST_TOGETHER]]
     first, second = nest_sources(parts, 16, 1, 2)
-    assert (first.grid, second.grid) == (4 + 2 + 1 + 1, 1)
-    assert first.text.count("@triton.jit") == 5 and second.text.count("@triton.jit") == 1
+    assert (first.grid, second.grid) == (4 + MOST_TOGETHER - 1, 1)
+    assert first.text.count("@triton.jit") == MOST_TOGETHER + 1
+    assert second.text.count("@triton.jit") == 1
 
 
 def test_warps_of_a_launch_are_the_most_of_its_nests() -> None:

@@ -118,6 +118,7 @@ class CudaBackend:
             max_cost=2000,
             joint_products=True,
             patch_products=True,
+            side_by_side=True,
         )
 
     @property

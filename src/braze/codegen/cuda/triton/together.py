@@ -8,7 +8,7 @@ from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel, LoopNest, Store
 from braze.expr.scalar import Expr
 
-MOST_TOGETHER = 4  # a program decides between them
+MOST_TOGETHER = 8  # a program decides between them
 
 
 def groups(kernel: LoopKernel) -> list[list[int]]:
