@@ -50,7 +50,8 @@ class Preferences:
     joint_products: products or convolutions of one tensor with several weights are better one wide
     one, whose parts are read where they lie; patch_products: a convolution that cuts a picture into
     patches is better a product of them; side_by_side: a kernel costs time by itself, so that small
-    ones that do not read each other are better one.
+    ones that do not read each other are better one; grouped_queries: attention has a template that
+    takes several queries of a head together.
     """
 
     cheap_cost: int = 4
@@ -63,6 +64,7 @@ class Preferences:
     joint_products: bool = False
     patch_products: bool = False
     side_by_side: bool = False
+    grouped_queries: bool = False
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

@@ -15,6 +15,7 @@ from braze.passes.rules.cut_patches import cut_patches
 from braze.passes.rules.fold_batchnorm import fold_batchnorm
 from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
+from braze.passes.rules.group_queries import group_queries
 from braze.passes.rules.merge_siblings import merge_siblings
 from braze.passes.rules.simplify_algebra import simplify_algebra
 from braze.passes.rules.split_projections import split_projections
@@ -58,6 +59,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     *LAYOUT,
     canonicalize,
     *ATTENTION,
+    group_queries,
     # what is left becomes what kernels are made of
     decompose,
     fold_constants,

@@ -119,6 +119,7 @@ class CudaBackend:
             joint_products=True,
             patch_products=True,
             side_by_side=True,
+            grouped_queries=True,
         )
 
     @property
