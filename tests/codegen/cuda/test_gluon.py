@@ -51,6 +51,11 @@ def forms() -> list[tuple[str, AnchorKernel, GluonTile]]:
     rows = half(harness.matmul((3, M), 50, 64, 136, kind="middle"))
     found.append(("batches", rows, ALONE))
     found.append(("bfloat16", typed(harness.matmul((), 64, 64, 64, kind="relu"), BF16), TURNS))
+    three = half(harness.matmul((), M, 200, 72, kind="residual"))  # columns are 128 and 64
+    found += [
+        ("192", three, GluonTile(64, 192, 4, 4, 2)),
+        ("192-alone", three, GluonTile(128, 192, 8, 4, 0)),
+    ]
     ragged = half(harness.matmul((), M, 163, 72, kind="residual"))
     found += [("ragged", ragged, TURNS), ("ragged-alone", ragged, ALONE)]
     for stride in (1, 2):

@@ -282,15 +282,20 @@ def _rows(job: _Job, piece: int) -> str:
 
 
 def _mask(job: _Job) -> None:
-    """extra{i} = what is added to the scores of a piece, read while keys and queries travel."""
-    w, s = job.w, job.spec
+    """extra{i} = what is added to the scores of a piece, read along its rows while keys and queries
+    travel."""
+    w, s, t = job.w, job.spec, job.tile
     if s.mask is None:
         return
     kind = index_type((w.kernel.inputs[s.mask.slot],))
     begin = w.begin(s.mask, [f"{x}.to(tl.{kind})" for x in LEAD], kind)
-    for i in range(len(job.pieces)):
-        w.line(f"query, key = {_rows(job, i)}, {_keys(job, i)}")
-        at = w.matrix(s.mask, begin, f"query.to(tl.{kind})", f"key.to(tl.{kind})")
+    for i, (first, width) in enumerate(job.pieces):
+        across = width // 8
+        layout = f"gl.BlockedLayout([1, 8], [{32 // across}, {across}], [{t.warps}, 1], [1, 0])"
+        w.line(f"query = (tile * {t.rows} + {lanes(t.rows, layout)}).to(tl.{kind})")
+        key = f"gl.arange(0, {width}, gl.SliceLayout(0, {layout}))[None, :]"
+        w.line(f"key = ({first} + {key}).to(tl.{kind})")
+        at = w.matrix(s.mask, begin, "query", "key")
         inside = f"(query < {w.text(s.q_len)}) & (key < {s.kv_len})"
         w.line(f"extra{i} = gl.load(in{s.mask.slot} + {at}, mask={inside}, other=0.0)")
 
@@ -314,7 +319,8 @@ def _scores(job: _Job) -> None:
     w.line(f"{', '.join(names)} = warpgroup_mma_wait(0, deps=[{', '.join(sums)}])")
     for i, (at, width) in enumerate(job.pieces):
         if s.mask is not None:
-            extra = f"extra{i}.to(gl.float32) * {LOG2_E}"
+            extra = f"gl.convert_layout(extra{i}, {job.layout(width)})"
+            extra = f"{extra}.to(gl.float32) * {LOG2_E}"
             w.line(f"score{i} = gl.fma(score{i}, {job.scalar(s.scale * LOG2_E, width)}, {extra})")
         seen = [f"({_keys(job, i)} < {kv_len})"] if at + width > kv_len else []
         if s.causal:

@@ -81,9 +81,9 @@ def spread_layout(t: GluonTile) -> str:
     return f"gl.DistributedLinearLayout({registers}, {lanes}, {warps}, [], [{t.rows}, {t.columns}])"
 
 
-def spread(t: GluonTile, acc: str) -> str:
-    """The accumulators in that layout: columns change names, nothing moves."""
+def spread(t: GluonTile, acc: str, layout: str = "layout") -> str:
+    """The accumulators in that layout, by its name: columns change names, nothing moves."""
     parts = [t.rows, t.columns // CHUNK, 4, 4, 2]
     turned = f"{acc}.reshape({parts}).permute([0, 1, 3, 2, 4])"
     block = f"{turned}.reshape([{t.rows}, {t.columns}])"
-    return f"gl.convert_layout({block}, layout, assert_trivial=True)"
+    return f"gl.convert_layout({block}, {layout}, assert_trivial=True)"

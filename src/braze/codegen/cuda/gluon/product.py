@@ -12,7 +12,7 @@ neighbouring rounds of the ring apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from braze.codegen.cuda.gluon.layout import (
     DEPTH_BYTES,
@@ -33,7 +33,6 @@ from braze.fusion.kernel import AnchorKernel, Packing, TensorMap
 
 MULTIPROCESSORS = 132  # programs that walk over tiles; a card with fewer runs them in turns
 CACHED = 24 << 20  # bytes of a weight that a card's cache keeps beside all else
-SHARED = "left, right, full, empty, turn"
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,31 @@ class _Job:
     tile: GluonTile
     dtype: DType
     turned: bool  # the weight is stored [depth, columns]
+
+    @property
+    def parts(self) -> list[tuple[int, GluonTile]]:
+        """First column and tile of each of its powers of two, wide ones first."""
+        found, rest, at = [], self.tile.columns, 0
+        while rest:
+            width = 1 << (rest.bit_length() - 1)
+            found.append((at, replace(self.tile, columns=width)))
+            at, rest = at + width, rest - width
+        return found
+
+    @property
+    def rights(self) -> list[str]:
+        """The names of the weight's parts in shared memory."""
+        return [f"right{i}" for i in range(len(self.parts))]
+
+    @property
+    def maps(self) -> list[str]:
+        """The arguments that copy boxes: of the left operand, and of the weight's parts."""
+        return [f"map{i}" for i in range(1 + len(self.parts))]
+
+    @property
+    def shared(self) -> str:
+        """What lies in shared memory, as arguments."""
+        return ", ".join(["left", *self.rights, "full", "empty", "turn"])
 
     @property
     def column_tiles(self) -> int:
@@ -95,16 +119,16 @@ def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
         grid,
         tile.warps,
         waits=True,
-        maps=(left.map(), _weight_map(job)),
+        maps=(left.map(), *(_weight_map(job, part.columns) for _, part in job.parts)),
         packings=((1, _packing(job)),),
     )
 
 
-def _weight_map(job: _Job) -> TensorMap:
-    """How the packed weight is copied."""
+def _weight_map(job: _Job, rows: int) -> TensorMap:
+    """How so many rows of the packed weight are copied."""
     step = depth_of(job.dtype)
     depth, columns = job.left.steps * step, job.column_tiles * job.tile.columns
-    return TensorMap(1, job.dtype, (columns, depth), (depth,), (job.tile.columns, step), SWIZZLE)
+    return TensorMap(1, job.dtype, (columns, depth), (depth,), (rows, step), SWIZZLE)
 
 
 def _packing(job: _Job) -> Packing:
@@ -122,7 +146,10 @@ def _memory(job: _Job) -> list[str]:
     """Shared memory: a ring of steps, with barriers that say when a step is full and when empty."""
     t, out = job.tile, Source()
     bars = "mbarrier.MBarrierLayout()"
-    for name, box in (("left", job.left.map().box), ("right", (t.columns, depth_of(job.dtype)))):
+    boxes: list[tuple[str, tuple[int, ...]]] = [("left", job.left.map().box)]
+    for name, (_, part) in zip(job.rights, job.parts, strict=True):
+        boxes.append((name, (part.columns, depth_of(job.dtype))))
+    for name, box in boxes:
         shape, layout = [t.stages, *box], _operand(job, len(box))
         out.line(f"{name} = gl.allocate_shared_memory(gl.{job.dtype.name}, {shape}, {layout})")
     rings = (("full", t.stages), ("empty", t.stages), ("turn", 2)) if t.consumers else (
@@ -145,8 +172,10 @@ def _copy_weight(job: _Job, out: Source, pred: str) -> None:
     """Tell slot `slot` of the ring of all of step `step`, and start to copy the weight's part."""
     out.line("bar = full.index(slot)")
     out.line(f"mbarrier.expect(bar, {job.bytes}{pred})")
-    at = f"column_tile * {job.tile.columns}, step * {depth_of(job.dtype)}"
-    out.line(f"copy_box(map1, [{at}], bar, right.index(slot){pred})")
+    for i, (name, (first, _)) in enumerate(zip(job.rights, job.parts, strict=True)):
+        column = f"column_tile * {job.tile.columns}" + (f" + {first}" if first else "")
+        at = f"{column}, step * {depth_of(job.dtype)}"
+        out.line(f"copy_box(map{1 + i}, [{at}], bar, {name}.index(slot){pred})")
 
 
 def _copy_left(job: _Job, out: Source, pred: str) -> None:
@@ -166,31 +195,48 @@ def _place(job: _Job, out: Source, rows: bool = True) -> None:
         job.left.place(job.w, out)
 
 
-def _scope(job: _Job, layout: str = "layout") -> tuple[Scope, Val]:
-    """What the epilogue's leaves are in a placed tile, and the numbers of its rows."""
-    w, t = job.w, job.tile
+def _scope(job: _Job, part: int, layout: str) -> tuple[Scope, Val]:
+    """What the epilogue's leaves are in a part of a placed tile, and the numbers of its rows."""
+    w, (first, t) = job.w, job.parts[part]
     count = product(w.kernel.output.shape)
     kind = "int32" if isinstance(count, int) and count < 2**31 else "int64"
     axes, row, some_rows = job.left.rows(w, kind, layout)
     lanes = f"tl.arange(0, {t.columns}, gl.SliceLayout(0, {layout}))[None, :]"
-    column = w.a.put(f"column_tile * {t.columns} + {lanes}", "int32")
-    some_columns = w.below(column, job.left.columns, t.columns)
+    begin = f"column_tile * {job.tile.columns}" + (f" + {first}" if first else "")
+    column = w.a.put(f"{begin} + {lanes}", "int32")
+    whole = first + t.columns == job.tile.columns and first == 0
+    some_columns = w.below(column, job.left.columns, t.columns if whole else job.tile.columns)
     mask = w.both(some_rows, some_columns)
     last = len(axes)
     parts = ((frozenset(range(last)), some_rows), (frozenset({last}), some_columns))
     return Scope(dict(enumerate([*axes, column])), mask, parts=parts), row
 
 
+def _scopes(job: _Job) -> list[tuple[Scope, Val]]:
+    """Those of all parts, with what their epilogues load on its way."""
+    found = [_scope(job, i, _layout(i)) for i in range(len(job.parts))]
+    for scope, _ in found:
+        job.w.emit.ahead(job.w.kernel.epilogue, scope)
+    return found
+
+
+def _layout(part: int) -> str:
+    return f"layout{part}" if part else "layout"
+
+
 def _multiply(job: _Job, slot: str, wait: str) -> list[str]:
     """One step: wait for its copies, multiply, and let the step before it finish."""
-    return [
+    count = len(job.parts)
+    sums = ", ".join(f"acc{i}" for i in range(count))
+    lines = [
         f"slot = {slot}",
         f"mbarrier.wait(full.index(slot), {wait})",
         f"left_side = {_matrix(job, 'left.index(slot)')}",
-        "right_side = right.index(slot).permute((1, 0))",
-        "acc = warpgroup_mma(left_side, right_side, acc, is_async=True)",
-        "acc = warpgroup_mma_wait(1, deps=[acc])",
     ]
+    for i, name in enumerate(job.rights):
+        right = f"{name}.index(slot).permute((1, 0))"
+        lines.append(f"acc{i} = warpgroup_mma(left_side, {right}, acc{i}, is_async=True)")
+    return [*lines, f"{sums} = warpgroup_mma_wait({count}, deps=[{sums}])"]
 
 
 def _matrix(job: _Job, slot: str) -> str:
@@ -201,11 +247,11 @@ def _matrix(job: _Job, slot: str) -> str:
     return f"rows_of({slot}, {shape}, {_operand(job, 2)})"
 
 
-def _accumulators(job: _Job) -> str:
-    t = job.tile
-    instruction = [16, t.columns, 32 // job.dtype.itemsize]
-    layout = f"gl.NVMMADistributedLayout([3, 0], [{t.warps}, 1], {instruction})"
-    return f"acc = gl.zeros([{t.rows}, {t.columns}], gl.float32, {layout})"
+def _accumulators(job: _Job) -> None:
+    for i, (_, t) in enumerate(job.parts):
+        instruction = [16, t.columns, 32 // job.dtype.itemsize]
+        layout = f"gl.NVMMADistributedLayout([3, 0], [{t.warps}, 1], {instruction})"
+        job.w.line(f"acc{i} = gl.zeros([{t.rows}, {t.columns}], gl.float32, {layout})")
 
 
 def is_ragged(kernel: AnchorKernel) -> bool:
@@ -218,7 +264,9 @@ def is_ragged(kernel: AnchorKernel) -> bool:
 
 def _layouts(job: _Job) -> list[str]:
     """The layout of the accumulators, and one with a warp along every row."""
-    found = [f"layout: gl.constexpr = {spread_layout(job.tile)}"]
+    found = [
+        f"{_layout(i)}: gl.constexpr = {spread_layout(t)}" for i, (_, t) in enumerate(job.parts)
+    ]
     if is_ragged(job.w.kernel):
         warps = job.tile.warps
         row = f"gl.BlockedLayout([1, 1], [1, 32], [{warps}, 1], [1, 0])"
@@ -226,19 +274,21 @@ def _layouts(job: _Job) -> list[str]:
     return found
 
 
-def _finish(job: _Job, scope: Scope, row: Val) -> None:
+def _finish(job: _Job, scopes: Sequence[tuple[Scope, Val]]) -> None:
     """The epilogue on the accumulators, and its stores."""
     w = job.w
-    w.line("acc = warpgroup_mma_wait(0, deps=[acc])")
-    out = w.a.put(spread(job.tile, "acc"), "float32")
-    value = w.epilogue(out, scope)
-    if is_ragged(w.kernel):
-        kind = w.kernel.output.dtype.name
-        value = w.a.put(f"gl.convert_layout({value}.to(gl.{kind}), across)", kind)
-        scope, row = _scope(job, "across")
-    column = scope.axes[len(scope.axes) - 1]
-    at = w.a.put(f"{row} * {job.left.columns} + {column}", row.type)
-    w.store(at.text, value, scope.mask)
+    sums = ", ".join(f"acc{i}" for i in range(len(job.parts)))
+    w.line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
+    for i, ((_, t), (scope, row)) in enumerate(zip(job.parts, scopes, strict=True)):
+        out = w.a.put(spread(t, f"acc{i}", _layout(i)), "float32")
+        value = w.epilogue(out, scope)
+        if is_ragged(w.kernel):
+            kind = w.kernel.output.dtype.name
+            value = w.a.put(f"gl.convert_layout({value}.to(gl.{kind}), across)", kind)
+            scope, row = _scope(job, i, "across")  # noqa: PLW2901
+        column = scope.axes[len(scope.axes) - 1]
+        at = w.a.put(f"{row} * {job.left.columns} + {column}", row.type)
+        w.store(at.text, value, scope.mask)
 
 
 def _alone(job: _Job) -> list[str]:
@@ -249,25 +299,25 @@ def _alone(job: _Job) -> list[str]:
     w.src.lines += _memory(job)
     w.line("tile = tl.program_id(0)")
     _place(job, w.src)
-    weight = "copy_weight(map1, right, full, tile, {})"
+    boxes = ", ".join([*job.maps[1:], *job.rights])
+    weight = f"copy_weight({boxes}, full, tile, {{}})"
     left = "copy_left(map0, left, full, tile, {}" + job.sizes + ")"
     for before, copy in ([], weight), ([WAIT], left):
         for text in before:
             w.line(text)
         with w.src.block(f"for i in gl.static_range({t.stages - 1})"):
             w.line(copy.format("i"))
-    scope, row = _scope(job)
-    w.emit.ahead(w.kernel.epilogue, scope)
-    w.line(_accumulators(job))
+    scopes = _scopes(job)
+    _accumulators(job)
     with w.src.block(f"for step in range({job.left.steps})"):
         for text in _multiply(job, f"step % {t.stages}", f"(step // {t.stages}) & 1"):
             w.line(text)
         for copy in (weight, left):
             w.line(copy.format(f"step + {t.stages - 1}"))
-    _finish(job, scope, row)
+    _finish(job, scopes)
     pieces = []
     for name, arguments, write in (
-        ("copy_weight", "map1, right, full, tile, step", _copy_weight),
+        ("copy_weight", f"{boxes}, full, tile, step", _copy_weight),
         ("copy_left", "map0, left, full, tile, step" + job.sizes, _copy_left),
     ):
         out = Source()
@@ -276,28 +326,29 @@ def _alone(job: _Job) -> list[str]:
         out.line(f"some = step < {job.left.steps}")
         write(job, out, ", pred=some")
         pieces.append(_function(name, arguments, out.lines))
-    return [*pieces, _function("product", f"map0, map1, {job.pointers}", w.src.lines)]
+    arguments = ", ".join([*job.maps, job.pointers])
+    return [*pieces, _function("product", arguments, w.src.lines)]
 
 
 def _specialized(job: _Job) -> list[str]:
     """A warp that copies and groups that multiply, over every grid-th tile."""
     t = job.tile
-    walk = f"first, pace, {job.pointers}"
+    walk, maps = f"first, pace, {job.pointers}", ", ".join(job.maps)
     entry = Source()
     entry.lines += _memory(job)
     entry.line(WAIT)
     entry.line("first = tl.program_id(0)")
     entry.line("pace = tl.num_programs(0)")
-    groups = [f"(consume, ({SHARED}, {walk}, {i}))" for i in range(t.consumers)]
-    copier = f"(produce, (map0, map1, {SHARED}, {walk}))"
+    groups = [f"(consume, ({job.shared}, {walk}, {i}))" for i in range(t.consumers)]
+    copier = f"(produce, ({maps}, {job.shared}, {walk}))"
     warps = [*[t.warps] * (t.consumers - 1), 1]
     registers = [*[232] * (t.consumers - 1), 40]
     parts = ", ".join([*groups, copier])
     entry.line(f"gl.warp_specialize([{parts}], {warps}, {registers})")
     return [
-        _function("produce", f"map0, map1, {SHARED}, {walk}", _produce(job)),
-        _function("consume", f"{SHARED}, {walk}, me: gl.constexpr", _consume(job)),
-        _function("product", f"map0, map1, {job.pointers}", entry.lines),
+        _function("produce", f"{maps}, {job.shared}, {walk}", _produce(job)),
+        _function("consume", f"{job.shared}, {walk}, me: gl.constexpr", _consume(job)),
+        _function("product", f"{maps}, {job.pointers}", entry.lines),
     ]
 
 
@@ -324,9 +375,8 @@ def _consume(job: _Job) -> list[str]:
     with w.src.block(f"for turns in range(me, count, {t.consumers})"):
         w.line("tile = first + turns * pace")
         _place(job, w.src)
-        scope, row = _scope(job)
-        w.emit.ahead(w.kernel.epilogue, scope)
-        w.line(_accumulators(job))
+        scopes = _scopes(job)
+        _accumulators(job)
         if t.consumers == 2:
             w.line("mbarrier.wait(turn.index(me), ((turns // 2) & 1) ^ (1 - me))")
         with w.src.block(f"for step in range({job.left.steps})"):
@@ -335,10 +385,11 @@ def _consume(job: _Job) -> list[str]:
                 w.line(text)
             w.line(f"before = (at + {t.stages - 1}) % {t.stages}")
             w.line("mbarrier.arrive(empty.index(before), pred=step > 0)")
-        w.line("acc = warpgroup_mma_wait(0, deps=[acc])")
+        sums = ", ".join(f"acc{i}" for i in range(len(job.parts)))
+        w.line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
         w.line(f"last = (turns * {job.left.steps} + {job.left.steps - 1}) % {t.stages}")
         w.line("mbarrier.arrive(empty.index(last))")
         if t.consumers == 2:
             w.line("mbarrier.arrive(turn.index(1 - me))")
-        _finish(job, scope, row)
+        _finish(job, scopes)
     return w.src.lines
