@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time float16 networks in braze and in torch.compile on one NVIDIA GPU, in turns.
 
-    python benchmarks/gpu.py [NETWORK:BATCH ...] [--peers MODE,MODE] [--layers 20]
+    python benchmarks/gpu.py [NETWORK:BATCH ...] [--peers NAME,NAME] [--layers 20]
 
 Networks: resnet50 mobilenetv2 convnext_t vit_b16 bert_base gpt2, the last two of 128 tokens, and
 llama, one step of a decoder. braze builds them from ONNX files that this script exports;
@@ -42,6 +42,13 @@ CLOSING = (
 )  # fmt: skip
 LEAST_STAGE_S = 0.2  # shorter ones are not reported
 BURST, UNCOUNTED, ROUNDS = 20, 5, 5
+# torch.compile by name: what mode="reduce-overhead" sets, with weights folded and laid out while
+# compiling, and with weights as they are; and without CUDA graphs
+PEERS = {
+    "reduce-overhead": {"triton.cudagraphs": True, "freezing": True},
+    "unfrozen": {"triton.cudagraphs": True, "freezing": False},
+    "default": {"triton.cudagraphs": False, "freezing": True},
+}
 Times = Callable[[int], list[float]]  # milliseconds of so many runs
 
 
@@ -129,12 +136,8 @@ class Contestant:
 def compiled_peer(
     module: torch.nn.Module, feed: Sequence[torch.Tensor], mode: str
 ) -> Callable[[], Any]:
-    """The module by torch.compile, warmed up."""
-    import torch._inductor.config as inductor
-
-    inductor.freezing = True
-    torch._dynamo.reset()
-    run = torch.compile(module, mode=mode)
+    """The module by torch.compile, warmed up. Options, unlike modes, live side by side."""
+    run = torch.compile(module, options=PEERS[mode])
     with torch.inference_mode():
         for _ in range(3):
             run(*feed)
@@ -269,7 +272,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", default=CLOSING, help="NETWORK:BATCH")
     parser.add_argument("--level", type=int, default=3, help="optimization level")
     parser.add_argument(
-        "--peers", default="reduce-overhead", help="torch.compile modes; '' for none"
+        "--peers", default="reduce-overhead,unfrozen", help=f"of {', '.join(PEERS)}; '' for none"
     )
     parser.add_argument("--peers-from", type=Path, help="peers' times of an earlier --json")
     parser.add_argument(
