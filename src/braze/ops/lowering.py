@@ -123,7 +123,8 @@ class ConvSpec:
     when it is constant. pads: (begin.., end..) in spatial order. There are as many spatial axes as
     the op has, one to three: a template that knows only planes lifts them for itself. The sum's k
     runs over (*kernel, C/groups), channels fastest, summed as `acc` and `block` say. data: where
-    the input's elements lie, along (n, *spatial, c), when it is not row-major.
+    the input's elements lie, along (n, *spatial, c), when it is not row-major. fill: the integer
+    that padding holds.
     """
 
     kind: ClassVar[str] = "conv"
@@ -142,6 +143,7 @@ class ConvSpec:
     acc: DType
     block: int = SUM_BLOCK
     data: Operand | None = None
+    fill: int = 0
 
     @property
     def operands(self) -> Operands:

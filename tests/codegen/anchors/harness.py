@@ -237,7 +237,9 @@ class Compiled:
         shape = [evaluate(d, env) for d in self.kernel.output.shape]
         size = int(np.prod(shape))
         guard = 64
-        memory = np.full(size + 2 * guard, np.nan, self.kernel.output.dtype.numpy)
+        kind = self.kernel.output.dtype.numpy
+        memory = np.full((size + 2 * guard) * kind.itemsize, 0xA5, np.uint8).view(kind)
+        around = memory[:guard].copy()
         out = memory[guard : guard + size]
         buffers: list[Array] = [*arrays, out]
         scratch = evaluate(self.code.launch.scratch_bytes, env)
@@ -246,7 +248,8 @@ class Compiled:
             buffers.append(np.full(max(1, scratch * workers), 0xFF, np.uint8))
         params = [evaluate(d, env) for d in self.code.params]
         assert self.loaded.run(buffers, params, workers=workers) == 0
-        assert np.isnan(memory[:guard]).all() and np.isnan(memory[guard + size :]).all()
+        for outside in (memory[:guard], memory[guard + size :]):
+            assert outside.tobytes() == around.tobytes(), "bytes beside the output were written"
         return out.reshape(shape)
 
 

@@ -15,7 +15,7 @@ from braze.codegen.cpu.host import host_cpu
 from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.codegen.cpu.measure import CpuWorkload
 from braze.codegen.cpu.packing import pack_anchor
-from braze.codegen.cpu.target import CpuTarget
+from braze.codegen.cpu.target import EXTRAS, CpuTarget
 from braze.core.config import Effort
 from braze.core.errors import CompileError, ConfigError
 from braze.core.target import Preferences
@@ -25,7 +25,7 @@ from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, Kernel, Packing, Tactic
 from braze.ops.lowering import AnchorSpec
 from braze.runtime.engine import Engine
-from braze.runtime.native import host_isa, require_isa
+from braze.runtime.native import host_features, host_isa, require_isa
 
 REVISION: Final = 3  # change with every change to what a tactic means
 LISTINGS: Final = {"ir": "llvm", "asm": "assembly"}
@@ -40,7 +40,9 @@ def cpu_backend(variant: str, threads: int) -> CpuBackend:
     host = host_cpu()
     if variant:
         return CpuBackend(CpuTarget(variant, threads, model=host.model))
-    here = CpuTarget(host_isa(), threads, host.l1_bytes, host.l2_bytes, host.model)
+    isa, found = host_isa(), host_features()
+    extras = tuple(e for e, base in EXTRAS.items() if e in found and base == isa)
+    here = CpuTarget(isa, threads, host.l1_bytes, host.l2_bytes, extras, host.model)
     return CpuBackend(here)
 
 
@@ -71,9 +73,11 @@ class CpuBackend:
         return anchor_tactics(kernel, self.target, effort)
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
+        # code that needs more than the instruction set says so by its tactic
+        target = replace(self.target, extras=())
         if isinstance(kernel, LoopKernel):
-            return compile_loops(kernel, tactic, self.target)
-        return compile_anchor(kernel, tactic, self.target)
+            return compile_loops(kernel, tactic, target)
+        return compile_anchor(kernel, tactic, target)
 
     def compile_ahead(
         self, wanted: Sequence[tuple[Kernel, Tactic]]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from braze.codegen.cpu.conv.winograd.matrices import transform_weights
+from braze.codegen.cpu.product.dot import WORD
 from braze.core.dtypes import from_numpy
 from braze.core.elements import numbers
 from braze.core.errors import CompileError
@@ -77,7 +78,7 @@ def _matmul_panels(array: Array, p: dict[str, int]) -> Array:
         raise CompileError("packing matmul_panels: strides reach outside of the constant")
     view = np.lib.stride_tricks.as_strided(flat[p["offset"] :], shape, steps, writeable=False)
     matrices = view.reshape(-1, p["k"], p["n"])
-    return panels(matrices, p["columns"]).reshape(-1)
+    return _stepped(matrices, p["columns"])
 
 
 def _conv_panels(array: Array, p: dict[str, int]) -> Array:
@@ -87,7 +88,19 @@ def _conv_panels(array: Array, p: dict[str, int]) -> Array:
     taps = array.reshape(groups, out_channels // groups, in_channels, -1)
     matrices = taps.transpose(0, 3, 2, 1)  # group, tap, input channel, output channel
     matrices = matrices.reshape(groups, -1, out_channels // groups)
-    return panels(matrices, p["columns"]).reshape(-1)
+    return _stepped(matrices, p["columns"])
+
+
+def _stepped(matrices: Array, columns: int) -> Array:
+    """Panels of [batch, k, n]; of bytes, four neighbours in k are one word (zeros behind the last).
+    """
+    if matrices.dtype != np.int8:
+        return panels(matrices, columns).reshape(-1)
+    batch, k, n = matrices.shape
+    padded = np.zeros((batch, -(-k // WORD), WORD, n), np.int8)
+    padded.reshape(batch, -1, n)[:, :k] = matrices
+    words = np.ascontiguousarray(padded.transpose(0, 1, 3, 2)).view(np.int32)[..., 0]
+    return panels(words, columns).reshape(-1).view(np.int8)
 
 
 def _depthwise_taps(array: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,10 +64,15 @@ ISAS: Final = {
 }
 
 
+# instructions beside an instruction set that templates ask for one by one -> what they need
+EXTRAS: Final = {"avx512vnni": "avx512", "avxvnni": "avx2"}
+
+
 @dataclass(frozen=True, slots=True)
 class CpuTarget:
     """A CPU: instruction set (a key of ISAS), worker threads, and bytes of a core's data caches.
 
+    extras: further instructions that it has, as LLVM names them (keys of EXTRAS).
     model: the processor in words ("": any with this instruction set).
     emit: what code generation ends in: "elf" for a runtime, "llvm" or "assembly" for people.
     """
@@ -75,6 +81,7 @@ class CpuTarget:
     threads: int
     l1_bytes: int = L1_BYTES
     l2_bytes: int = L2_BYTES
+    extras: tuple[str, ...] = ()
     model: str = ""
     emit: str = "elf"
 
@@ -116,7 +123,12 @@ class CpuTarget:
     @property
     def fingerprint(self) -> str:
         caches = f"caches {self.l1_bytes} {self.l2_bytes}"
-        return f"cpu {self.isa}, {self.threads} threads, {caches}, {self.model}"
+        isa = "+".join((self.isa, *self.extras))
+        return f"cpu {isa}, {self.threads} threads, {caches}, {self.model}"
+
+    def best(self, wanted: Sequence[str]) -> str | None:
+        """The first of `wanted` instructions that this CPU has, or None."""
+        return next((extra for extra in wanted if extra in self.extras), None)
 
     def describe(self) -> dict[str, Any]:
         return {"arch": "x86-64", "isa": self.isa}

@@ -151,6 +151,8 @@ class CudaBackend:
         if isinstance(spec, ConvSpec):
             if 1 not in constant:
                 return "its weight is not constant"
+            if spec.fill:
+                return f"its padding holds {spec.fill}, and boxes are padded with zeros"
             if spec.groups > 1 and spec.in_channels == spec.groups and not is_depthwise(spec):
                 return "a window with several outputs a channel is no product"
             if spec.pixels is None and not folds(spec):

@@ -122,7 +122,8 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     data, _ = spec.operands["data"]
     x = view(values[0], data, [batch, *in_spatial, spec.in_channels], env).astype(work)
     begin, end = spec.pads[:rank], spec.pads[rank:]
-    x = np.pad(x, [(0, 0), *zip(begin, end, strict=True), (0, 0)])
+    widths = [(0, 0), *zip(begin, end, strict=True), (0, 0)]
+    x = np.pad(x, widths, constant_values=spec.fill)
     w = values[1].reshape(spec.out_channels, spec.in_channels // spec.groups, *spec.kernel)
     w = w.astype(work)
     group_in, groups = w.shape[1], spec.groups

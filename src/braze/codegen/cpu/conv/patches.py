@@ -96,7 +96,7 @@ class LineRows:
         """Fill the table for one block."""
         fn, b, spec, element = self.fn, self.fn.builder, self.spec, self.shape.element
         self._start = start
-        zeros = fn.zeros(self.depth * self.shape.dtype.itemsize)
+        zeros = fn.zeros(self.depth * self.shape.itemsize)
         stored = Stored(fn, self.shape.dtype)
         with each_pixel(stored, spec, self.base, start, stop) as (pixel, window):
             local = b.sub(pixel, start)
@@ -185,7 +185,7 @@ class PatchRows:
 def copy_edge(
     stored: Stored, shape: TileShape, spec: ConvSpec, target: ir.Value, line: Line
 ) -> None:
-    """One line of a window, pixel by pixel, zeros outside of the input."""
+    """One line of a window, pixel by pixel, padding outside of the input."""
     fn, b, element = stored.fn, stored.fn.builder, shape.element
     channels = spec.in_channels // spec.groups
     width = fn.dim(spec.in_spatial[1])
@@ -198,7 +198,12 @@ def copy_edge(
                 pixel = stored.moved(line.source, b.mul(iw, i64(spec.in_channels)))
                 copy_row(stored, shape, out, pixel, channels)
             with no, fn.loop(0, channels) as c:
-                fn.store(ir.Constant(element, 0.0), fn.at(out, c, element))
+                fn.store(_padding(element, spec), fn.at(out, c, element))
+
+
+def _padding(element: ir.Type, spec: ConvSpec) -> ir.Constant:
+    """What lies outside of the input."""
+    return ir.Constant(element, spec.fill if isinstance(element, ir.IntType) else 0.0)
 
 
 def copy_run(

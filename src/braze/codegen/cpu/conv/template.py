@@ -17,12 +17,19 @@ from braze.codegen.cpu.conv.winograd.tactics import (
 )
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
-from braze.codegen.cpu.product.blocks import Blocking, TileLoops
-from braze.codegen.cpu.product.dot import dot_refusal, element_type
+from braze.codegen.cpu.product.blocks import UNBOUNDED, Blocking, TileLoops
+from braze.codegen.cpu.product.dot import (
+    WORD,
+    dot_refusal,
+    element_type,
+    is_bytes,
+    with_extras,
+    word_extras,
+)
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
 from braze.codegen.cpu.product.register_tile import TileShape
-from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
+from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows, WordRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
@@ -30,7 +37,7 @@ from braze.codegen.cpu.product.tactics import orders, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, product
-from braze.core.dtypes import DType
+from braze.core.dtypes import U8, DType
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import ConvSpec
@@ -73,8 +80,10 @@ def is_plain(spec: ConvSpec) -> bool:
 def conv_support(
     spec: ConvSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
 ) -> str | None:
-    """None for a convolution of floats with a constant weight, else why there is no template."""
-    refusal = dot_refusal([t.dtype for t in inputs[:2]], spec.acc)
+    """None for a convolution of floats (or of bytes) with a constant weight, else why there is no
+    template."""
+    types = [t.dtype for t in inputs[:2]]
+    refusal = dot_refusal(types, spec.acc) or (_bytes_refusal(spec) if is_bytes(types) else None)
     if refusal is not None:
         return refusal
     if WEIGHT_SLOT not in constant:
@@ -90,22 +99,39 @@ def conv_support(
     return None
 
 
+def _bytes_refusal(spec: ConvSpec) -> str | None:
+    """Why bytes have no template that takes them as floats: it multiplies words of four."""
+    if spec.groups == spec.in_channels:
+        return "no depthwise convolution of bytes"
+    if len(spec.kernel) > 2 and not _whole_words(spec):
+        return f"no convolution over {len(spec.kernel)} axes of bytes whose channels are not fours"
+    return None
+
+
+def _whole_words(spec: ConvSpec) -> bool:
+    """Whether the channels of a group are a whole number of words."""
+    return spec.in_channels // spec.groups % WORD == 0
+
+
 def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
     """Tactics for a convolution that `conv_support` takes, best estimate first."""
     spec = planar(kernel.spec)
-    if effort.transforms and suits_winograd(spec):
+    if effort.transforms and spec.acc.is_float and suits_winograd(spec):
         return winograd_tactics(kernel, target, effort)
     sizes = Sizes.of(spec)
     found: dict[Tactic, None] = {}
     stored, acc = kernel.inputs[0].dtype, spec.acc
+    extras = word_extras(target) if stored is U8 else ()
+    m, n, k = sizes.all
+    cuts = (m, n, -(-k // WORD) if stored is U8 else k)
     step = spec.in_channels * spec.strides[-1]
     tiles = tile_choices(target, acc, sizes.m, sizes.n, step, effort.estimate)[:6]
-    per_tile = [tuple(orders(target, acc.itemsize, sizes.all, tile)) for tile in tiles]
+    per_tile = [tuple(orders(target, acc.itemsize, cuts, tile)) for tile in tiles]
     for choice in range(2):
         for tile, found_orders in zip(tiles, per_tile, strict=True):
             order, block, group = found_orders[choice]
             for a in _row_modes(spec, stored):
-                values = (
+                values: tuple[tuple[str, int | str], ...] = (
                     ("rows", tile.rows),
                     ("vectors", tile.vectors),
                     ("lanes", tile.lanes),
@@ -113,6 +139,7 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
                     ("order", order),
                     ("block", block),
                     ("group", group),
+                    *(("with", extra) for extra in extras),
                 )
                 found[Tactic(TEMPLATE, values)] = None
     return tuple(found)[: effort.tactics]
@@ -121,12 +148,16 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
 def _row_modes(spec: ConvSpec, stored: DType) -> tuple[str, ...]:
     if element_type(stored) is not stored:
         return ("copy",) if is_plain(spec) else ("patch",)
+    if stored is U8 and not _whole_words(spec):
+        return ("copy",) if is_plain(spec) else ("patch",)
     if is_plain(spec):
         return ("direct",)
     if len(spec.kernel) > 2:
         return ("pixel",)
     if spec.in_channels // spec.groups < _PATCH_CHANNELS:
-        return ("line", "patch") if is_joined(spec) else ("patch", "pixel")
+        if is_joined(spec) and stored is not U8:
+            return ("line", "patch")
+        return ("patch", "pixel")
     return ("pixel",)
 
 
@@ -135,25 +166,28 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     spec = planar(kernel.spec)
     sizes = Sizes.of(spec)
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
-    types = [t.dtype for t in kernel.inputs[:2]]
+    types, target = [t.dtype for t in kernel.inputs[:2]], with_extras(target, tactic)
     shape = TileShape(rows, vectors, lanes, element_type(types[1]), spec.acc)
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     capacity = rows * blocking.block_tiles
-    scratch = Scratch(shape.dtype.itemsize)
-    regions = _regions(spec, tactic["a"], capacity, scratch)
+    scratch = Scratch(shape.itemsize)
+    regions = _regions(spec, shape, tactic["a"], capacity, scratch)
     count = len(kernel.inputs) + 1
     fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
     base = scratch_base(fn, count, scratch.used) if scratch.used != 0 else None
     spaces = [fn.at(base, fn.dim(at), ir.IntType(8)) for at in regions]
     pixels, weights = Stored(fn, types[0]), Stored(fn, shape.dtype)
-    row_source = _rows(pixels, shape, spec, tactic["a"], capacity, spaces)
-    panel_source = Source(
-        weights, weights.buffer(WEIGHT_SLOT), shape.columns, 1, sizes.k, sizes.n
-    )
+    row_source = _rows(pixels, shape.single, spec, tactic["a"], capacity, spaces)
+    if shape.single is not shape:
+        row_source = WordRows(row_source)
+    steps = shape.steps(sizes.k)
+    assert isinstance(steps, int)
+    panel_source = Source(weights, weights.buffer(WEIGHT_SLOT), shape.columns, 1, steps, sizes.n)
     panels = PackedPanels(fn, shape, panel_source)
     epilogue = Epilogue(fn, kernel)
     sink = TileSink(fn, shape, epilogue, spec.out_channels, 1)
-    packed = -(-sizes.n // shape.columns) * shape.columns * sizes.k
+    width = shape.columns * (shape.itemsize // shape.dtype.itemsize)
+    packed = -(-sizes.n // shape.columns) * width * steps
 
     def bind(group: ir.Value) -> None:
         b = fn.builder
@@ -164,7 +198,8 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
         sink.base = fn.at(output, sink.column_first, epilogue.stored)
 
     m, n = sizes.m, sizes.n
-    loops = TileLoops(fn, shape, blocking, spec.block, m, n, row_source, panels, sink, bind)
+    block = spec.block if shape.acc.is_float else UNBOUNDED
+    loops = TileLoops(fn, shape, blocking, block, m, n, row_source, panels, sink, bind)
     loops.run(spec.groups)
     code, params = fn.finish(speed=0)
     values = (("columns", shape.columns), ("groups", spec.groups))
@@ -173,7 +208,9 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, ((WEIGHT_SLOT, packing),))
 
 
-def _regions(spec: ConvSpec, mode: int | str, capacity: int, scratch: Scratch) -> list[Dim]:
+def _regions(
+    spec: ConvSpec, shape: TileShape, mode: int | str, capacity: int, scratch: Scratch
+) -> list[Dim]:
     """Byte offsets of what a way of reading rows keeps in scratch."""
     pointer = 8 // scratch.itemsize  # elements
     if mode == "pixel":
@@ -182,9 +219,10 @@ def _regions(spec: ConvSpec, mode: int | str, capacity: int, scratch: Scratch) -
         lines = capacity * spec.kernel[0]
         return [scratch.take(pointer * lines), scratch.take(lines * run_length(spec))]
     if mode == "patch":
-        return [scratch.take(capacity * PatchRows.pitch(spec))]
+        return [scratch.take(capacity * shape.steps(PatchRows.pitch(spec)))]
     if mode == "copy":
-        return [scratch.take(capacity * CopiedRows.pitch(spec.in_channels // spec.groups))]
+        pitch = CopiedRows.pitch(spec.in_channels // spec.groups)
+        return [scratch.take(capacity * shape.steps(pitch))]
     return []
 
 
@@ -206,5 +244,5 @@ def _rows(
         return PatchRows(fn, shape, stored, spec, source, spaces[0])
     if mode == "line":
         return LineRows(fn, shape, spec, source, spaces[0], spaces[1], capacity)
-    zeros = fn.zeros(depth * shape.dtype.itemsize) if any(spec.pads) else None
+    zeros = fn.filled(depth * shape.itemsize, spec.fill) if any(spec.pads) else None
     return PixelRows(fn, shape, spec, source, spaces[0], capacity, zeros)

@@ -149,13 +149,18 @@ class KernelFunction:
 
     def zeros(self, count: int) -> ir.Value:
         """A pointer to `count` zero bytes that may be read, never written."""
-        name = f"{self.name}.zeros{count}"
+        return self.filled(count, 0)
+
+    def filled(self, count: int, value: int) -> ir.Value:
+        """A pointer to `count` bytes of one value that may be read, never written."""
+        name = f"{self.name}.zeros{count}" + (f".{value}" if value else "")
         if name not in self.module.globals:
             block = ir.GlobalVariable(self.module, ir.ArrayType(I8, count), name)
             block.linkage = "internal"
             block.global_constant = True
             block.align = 64
-            block.initializer = ir.Constant(block.value_type, None)
+            content = bytearray([value]) * count if value else None
+            block.initializer = ir.Constant(block.value_type, content)
         return self.module.globals[name]
 
     def words(self, values: Sequence[int]) -> ir.Value:

@@ -50,22 +50,23 @@ def compile_ir(text: str, target: CpuTarget, speed: int = 2, unroll: bool = True
 
 def elf(entry: str, target: CpuTarget, data: bytes) -> Code:
     """The object of one kernel, for a plan."""
-    return Code(target.emit, entry, target.isa, data)
+    return Code(target.emit, entry, "+".join((target.isa, *target.extras)), data)
 
 
-@lru_cache(maxsize=len(ISAS))
-def target_machine(isa: str) -> Any:
+@lru_cache(maxsize=2 * len(ISAS))
+def target_machine(isa: str, extras: tuple[str, ...] = ()) -> Any:
     """The LLVM target machine of an ISA (position independent, small code model)."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     row = ISAS[isa]
+    features = ",".join(filter(None, (row.llvm_features, *(f"+{extra}" for extra in extras))))
     return llvm.Target.from_triple(TRIPLE).create_target_machine(
-        cpu=row.llvm_cpu, features=row.llvm_features, opt=2, reloc="pic", codemodel="small"
+        cpu=row.llvm_cpu, features=features, opt=2, reloc="pic", codemodel="small"
     )
 
 
-@lru_cache(maxsize=4 * len(ISAS))
-def pass_builder(isa: str, speed: int, unroll: bool) -> Any:
+@lru_cache(maxsize=8 * len(ISAS))
+def pass_builder(isa: str, extras: tuple[str, ...], speed: int, unroll: bool) -> Any:
     """The builder of LLVM's pipelines for an ISA and options.
 
     One for all kernels: llvmlite frees a builder but not what it allocates beside it. llvmlite
@@ -76,7 +77,7 @@ def pass_builder(isa: str, speed: int, unroll: bool) -> Any:
     options.slp_vectorization = False
     options.loop_interleaving = False
     options.loop_unrolling = unroll
-    return llvm.create_pass_builder(target_machine(isa), options)
+    return llvm.create_pass_builder(target_machine(isa, extras), options)
 
 
 @contextmanager
@@ -116,10 +117,10 @@ def optimised(
             raise CompileError(
                 f"a template produced invalid LLVM IR ({e}); please report it"
             ) from e
-        builder = pass_builder(target.isa, speed, unroll)
+        builder = pass_builder(target.isa, target.extras, speed, unroll)
         with _pipeline(builder, speed) as passes:
             passes.run(module, builder)
-        yield module, target_machine(target.isa)
+        yield module, target_machine(target.isa, target.extras)
 
 
 def undefined_symbols(data: bytes) -> tuple[str, ...]:

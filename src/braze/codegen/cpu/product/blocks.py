@@ -17,11 +17,12 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.product.ahead import Ahead, ahead
 from braze.codegen.cpu.product.panels import Panel, Panels
-from braze.codegen.cpu.product.register_tile import Tile, TileShape, accumulate, zero_tile
+from braze.codegen.cpu.product.register_tile import Tile, TileShape, accumulate, add, zero_tile
 from braze.codegen.cpu.product.rows import Rows
 from braze.codegen.cpu.product.store import TileSink
 from braze.core.dims import Dim, ceildiv
 
+UNBOUNDED = 1 << 62  # terms of a block where the order of a sum does not matter: integers
 _SMALL_ROWS = 4  # rows of the tile that finishes a symbolic number of rows
 
 
@@ -230,7 +231,7 @@ class TileLoops:
             if not whole:
                 end = fn.minimum(end, total)
             part = [value for line in lines.add(it.index, end, empty) for value in line]
-            it.next = [fn.builder.fadd(x, y) for x, y in zip(it.values, part, strict=True)]
+            it.next = [add(fn, x, y) for x, y in zip(it.values, part, strict=True)]
         return [it.results[r * vectors : (r + 1) * vectors] for r in range(count)]
 
 

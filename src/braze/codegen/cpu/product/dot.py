@@ -1,13 +1,14 @@
 """The instruction under the register tile: what multiplies elements into sums, per ISA.
 
 Three types meet in a product: what memory stores (`product/stored.py`), the element that is
-multiplied, and the sum. A row of the table is one way from elements to sums.
+multiplied, and the sum. A row of the table is one way from elements to sums. Bytes are multiplied
+four neighbours in k at a time: a word of four is what the register tile steps through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from llvmlite import ir
@@ -15,7 +16,11 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.codegen.cpu.llvm.vector import suffix
 from braze.codegen.cpu.target import CpuTarget
-from braze.core.dtypes import BF16, F16, F32, F64, DType
+from braze.core.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
+from braze.fusion.kernel import Tactic
+
+WORD: Final = 4  # bytes that are multiplied into a sum at once
+Emit = Callable[[KernelFunction, ir.Value, ir.Value, ir.Value], ir.Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,7 @@ class Dot:
     """emit(fn, a, b, sums): `sums` plus, in each lane, the products of `depth` neighbours in k."""
 
     depth: int
-    emit: Callable[[KernelFunction, ir.Value, ir.Value, ir.Value], ir.Value]
+    emit: Emit
 
 
 def _fused(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -34,13 +39,52 @@ def _rounded_twice(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) ->
     return fn.builder.fadd(fn.builder.fmul(a, b), c)
 
 
-_FUSED: Final = {(F32, F32): Dot(1, _fused), (F64, F64): Dot(1, _fused)}
-_SEPARATE: Final = {(F32, F32): Dot(1, _rounded_twice), (F64, F64): Dot(1, _rounded_twice)}
-# isa -> (element, sum) -> instruction
-DOTS: Final[Mapping[str, Mapping[tuple[DType, DType], Dot]]] = {
-    "avx512": _FUSED,
-    "avx2": _FUSED,
-    "x86-64": _SEPARATE,
+def _byte_words(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """One instruction (VNNI) for four products: unsigned bytes of a by signed bytes of b."""
+    bits = 32 * c.type.count
+    return fn.intrinsic(f"llvm.x86.avx512.vpdpbusd.{bits}", c.type, [c, a, b])
+
+
+_PAIRS: Final = {
+    4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"
+}  # fmt: skip
+
+
+def _byte_pairs(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """The same by products of 16-bit pairs, of which no sum overflows (255 * 127 * 2 in 32 bits;
+    the instruction for bytes before VNNI saturates at 32,767). Even and odd bytes apart; what is
+    made of a is shared by its vectors and what is made of b by its rows."""
+    builder, lanes = fn.builder, c.type.count
+    halves = ir.VectorType(ir.IntType(16), 2 * lanes)
+
+    def every(value: int) -> ir.Constant:
+        return ir.Constant(halves, [value] * (2 * lanes))
+
+    wide_a, wide_b = builder.bitcast(a, halves), builder.bitcast(b, halves)
+    parts = (
+        (builder.and_(wide_a, every(255)), builder.ashr(builder.shl(wide_b, every(8)), every(8))),
+        (builder.lshr(wide_a, every(8)), builder.ashr(wide_b, every(8))),
+    )
+    for x, y in parts:
+        c = builder.add(c, fn.intrinsic(_PAIRS[lanes], c.type, [x, y]))
+    return c
+
+
+Key = tuple[DType, DType, DType]  # elements of the left, of the right, sums
+_FUSED: Final[dict[Key, Dot]] = {(F32, F32, F32): Dot(1, _fused), (F64, F64, F64): Dot(1, _fused)}
+_SEPARATE: Final = {key: Dot(1, _rounded_twice) for key in _FUSED}
+_BYTES: Final[Key] = (U8, I8, I32)
+_PAIRED: Final = {_BYTES: Dot(WORD, _byte_pairs)}
+# isa -> types -> instruction
+DOTS: Final[Mapping[str, Mapping[Key, Dot]]] = {
+    "avx512": _FUSED | _PAIRED,
+    "avx2": _FUSED | _PAIRED,
+    "x86-64": _SEPARATE | _PAIRED,
+}
+# instructions beside an instruction set (EXTRAS of target.py) -> types -> instruction
+_EXTRA_DOTS: Final[Mapping[str, Mapping[Key, Dot]]] = {
+    "avx512vnni": {_BYTES: Dot(WORD, _byte_words)},
+    "avxvnni": {_BYTES: Dot(WORD, _byte_words)},
 }
 _ELEMENTS: Final = {F16: F32, BF16: F32}  # stored types that are read as another element
 
@@ -51,12 +95,17 @@ def element_type(stored: DType) -> DType:
 
 
 def dot_refusal(operands: Sequence[DType], acc: DType) -> str | None:
-    """None where every ISA multiplies these operands into sums of type `acc`, else why not."""
-    elements = {element_type(dtype) for dtype in operands}
-    if len(elements) == 1 and all((*elements, acc) in table for table in DOTS.values()):
+    """None where every ISA multiplies these operands (left, right) into sums, else why not."""
+    left, right = map(element_type, operands)
+    if all((left, right, acc) in table for table in DOTS.values()):
         return None
     names = " and ".join(sorted({str(dtype) for dtype in operands}))
-    return f"no product of {names} into {acc}: templates are for floats"
+    return f"no product of {names} into {acc}: templates are for floats, and for u8 by i8"
+
+
+def is_bytes(operands: Sequence[DType]) -> bool:
+    """Whether a product of these operands steps through words of four bytes."""
+    return tuple(operands) == _BYTES[:2]
 
 
 def multiply_add(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -64,6 +113,22 @@ def multiply_add(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> i
     return (_fused if fn.target.has_fma else _rounded_twice)(fn, a, b, c)
 
 
-def dot(target: CpuTarget, element: DType, acc: DType) -> Dot:
-    """The instruction for elements and sums of these types; the target must have it."""
-    return DOTS[target.isa][element, acc]
+def dot(target: CpuTarget, types: Key) -> Dot:
+    """The instruction for elements and sums of these types; the target must have it.
+
+    An extra instruction of the target comes first.
+    """
+    for extra in target.extras:
+        if types in _EXTRA_DOTS[extra]:
+            return _EXTRA_DOTS[extra][types]
+    return DOTS[target.isa][types]
+
+
+def with_extras(target: CpuTarget, tactic: Tactic) -> CpuTarget:
+    """`target` with what `tactic` wants beside the instruction set, and nothing else."""
+    return replace(target, extras=tuple(str(v) for k, v in tactic.parameters if k == "with"))
+
+
+def word_extras(target: CpuTarget) -> tuple[str, ...]:
+    """What a product of bytes wants beside the instruction set: one name, or none."""
+    return tuple(e for e in target.extras if _BYTES in _EXTRA_DOTS[e])[:1]

@@ -10,21 +10,26 @@ over long k are several tiles, added up by the loops around (see blocks.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import I32, KernelFunction, storage_type
-from braze.codegen.cpu.product.dot import dot
-from braze.core.dtypes import F32, DType
+from braze.codegen.cpu.product.dot import WORD, Key, dot
+from braze.core.dims import Dim, ceildiv
+from braze.core.dtypes import F32, I8, U8, DType
 
 Tile = list[list[ir.Value]]  # [row][vector]
 
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """`rows` x (`vectors` vectors of `lanes`) sums of type `acc`, of products of `dtype`."""
+    """`rows` x (`vectors` vectors of `lanes`) sums of type `acc`, of products of `dtype`.
+
+    Bytes of the right operand (int8) are multiplied by unsigned ones of the left, and an element of
+    the tile is a word of four of them that follow each other in k.
+    """
 
     rows: int
     vectors: int
@@ -37,9 +42,33 @@ class TileShape:
         return self.vectors * self.lanes
 
     @property
+    def types(self) -> Key:
+        """Elements of the left operand and of the right one, and sums."""
+        return (U8 if self.dtype is I8 else self.dtype), self.dtype, self.acc
+
+    @property
     def element(self) -> ir.Type:
         """LLVM type of one element that is multiplied."""
-        return storage_type(self.dtype)
+        return ir.IntType(8 * WORD) if self.dtype is I8 else storage_type(self.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element that is multiplied."""
+        return WORD if self.dtype is I8 else self.dtype.itemsize
+
+    @property
+    def single(self) -> TileShape:
+        """The same where elements of a row are copied or counted one by one."""
+        return replace(self, dtype=U8) if self.dtype is I8 else self
+
+    def steps(self, k: Dim) -> Dim:
+        """Steps of the tile over `k` terms."""
+        return ceildiv(k, WORD) if self.dtype is I8 else k
+
+    @property
+    def row_align(self) -> int:
+        """Bytes that an element of a row is aligned to: rows of bytes start anywhere."""
+        return 1 if self.dtype is I8 else self.itemsize
 
     @property
     def vector(self) -> ir.Type:
@@ -62,13 +91,21 @@ def vector_type(element: ir.Type, lanes: int) -> ir.Type:
 
 
 def splat(kind: ir.Type, value: float) -> ir.Constant:
-    """A float constant with `value` in every lane."""
+    """A constant with `value` in every lane."""
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
 def zero(kind: ir.Type) -> ir.Constant:
-    """Zero of a float scalar or vector type."""
-    return splat(kind, 0.0)
+    """Zero of a scalar or vector type."""
+    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    return splat(kind, 0 if isinstance(element, ir.IntType) else 0.0)
+
+
+def add(fn: KernelFunction, x: ir.Value, y: ir.Value) -> ir.Value:
+    """The sum of two sums; of integers it wraps."""
+    element = x.type.element if isinstance(x.type, ir.VectorType) else x.type
+    plus = fn.builder.add if isinstance(element, ir.IntType) else fn.builder.fadd
+    return plus(x, y)
 
 
 def broadcast(fn: KernelFunction, scalar: ir.Value, lanes: int) -> ir.Value:
@@ -117,12 +154,12 @@ def accumulate(
 ) -> Tile:
     """tile[r][v] += sum of rows[r][k] * panel[k * stride + v * lanes ..], k < depth ascending.
 
-    rows: pointers with unit steps along k; panel: pointer with `stride` elements per step of k.
+    rows: pointers with unit steps along k; panel: pointer with `stride` elements per step of k;
+    elements and steps are words where bytes are multiplied.
     fetch(k): what else a step does, for the caches alone.
     """
     count, vectors = len(tile), len(tile[0])
-    instruction = dot(fn.target, shape.dtype, shape.acc)
-    assert instruction.depth == 1, "rows and panels step through k one by one"
+    instruction = dot(fn.target, shape.types)
     steps = fn.dim(depth) if isinstance(depth, int) else depth
     width = fn.dim(stride) if isinstance(stride, int) else stride
     flat = [value for row in tile for value in row]
@@ -134,7 +171,8 @@ def accumulate(
             for v in range(vectors)
         ]
         for r in range(count):
-            scalar = fn.load(fn.at(rows[r], it.index, shape.element), shape.element)
+            where = fn.at(rows[r], it.index, shape.element)
+            scalar = fn.builder.load(where, typ=shape.element, align=shape.row_align)
             a = broadcast(fn, scalar, shape.lanes)
             for v in range(vectors):
                 at = r * vectors + v

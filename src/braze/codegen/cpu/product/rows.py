@@ -14,6 +14,7 @@ from typing import Protocol
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.product.dot import WORD
 from braze.codegen.cpu.product.register_tile import TileShape
 from braze.codegen.cpu.product.stored import Stored
 from braze.core.dims import Dim, ceildiv
@@ -100,6 +101,43 @@ class CopiedRows:
         local, pitch = b.sub(row, self._start), self.pitch(self.depth)
         last = None if last is None else b.sub(last, self._start)
         return spaced(self.fn, self.shape, self.scratch, local, pitch, count, last)
+
+
+@dataclass(slots=True)
+class WordRows:
+    """Rows of bytes as rows of words of four. Where a row is no whole number of words, what
+    follows it is read too (`bytes_` must own that) and meets zeros in the panel."""
+
+    bytes_: Rows
+
+    @property
+    def base(self) -> ir.Value:
+        """The first byte of row 0."""
+        return self.bytes_.base
+
+    @base.setter
+    def base(self, value: ir.Value) -> None:
+        self.bytes_.base = value
+
+    @property
+    def taps(self) -> int:
+        return self.bytes_.taps
+
+    @property
+    def depth(self) -> Dim | ir.Value:
+        depth = self.bytes_.depth
+        assert not isinstance(depth, ir.Value)
+        return ceildiv(depth, WORD)
+
+    def begin(self, start: ir.Value, stop: ir.Value) -> None:
+        """See Rows."""
+        self.bytes_.begin(start, stop)
+
+    def pointers(
+        self, tap: ir.Value, row: ir.Value, count: int, last: ir.Value | None = None
+    ) -> list[ir.Value]:
+        """See Rows."""
+        return self.bytes_.pointers(tap, row, count, last)
 
 
 def spaced(

@@ -8,8 +8,15 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.codegen.cpu.llvm.object import elf
-from braze.codegen.cpu.product.blocks import Blocking, TileLoops
-from braze.codegen.cpu.product.dot import dot_refusal, element_type
+from braze.codegen.cpu.product.blocks import UNBOUNDED, Blocking, TileLoops
+from braze.codegen.cpu.product.dot import (
+    WORD,
+    dot_refusal,
+    element_type,
+    is_bytes,
+    with_extras,
+    word_extras,
+)
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import (
     CopiedPanels,
@@ -19,7 +26,7 @@ from braze.codegen.cpu.product.panels import (
     Source,
 )
 from braze.codegen.cpu.product.register_tile import TileShape
-from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
+from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows, WordRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.spec import Product, from_spec
 from braze.codegen.cpu.product.store import TileSink
@@ -28,7 +35,7 @@ from braze.codegen.cpu.product.tactics import conflicts, orders, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
-from braze.core.dtypes import DType
+from braze.core.dtypes import U8, DType
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import MatmulSpec
@@ -39,8 +46,11 @@ TEMPLATE = "gemm"
 def matmul_support(
     spec: MatmulSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
 ) -> str | None:
-    """None for a product of floats, else why there is no template."""
-    refusal = dot_refusal([inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)], spec.acc)
+    """None for a product of floats or of bytes by constant ones, else why there is no template."""
+    types = [inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
+    refusal = dot_refusal(types, spec.acc)
+    if refusal is None and is_bytes(types) and not _is_packed(spec, constant):
+        return "the right operand is not constant: products of bytes read packed ones"
     return refusal or ("a sum of no terms has no template" if spec.k == 0 else None)
 
 
@@ -49,10 +59,12 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
     spec = kernel.spec
     assert isinstance(spec, MatmulSpec)
     p, lhs, dtype = from_spec(spec), kernel.inputs[spec.lhs.slot].dtype, spec.acc
+    extras = word_extras(target) if lhs is U8 else ()
     found: dict[Tactic, None] = {}
     tiles = tile_choices(target, dtype, p.m, p.n, p.lhs[0], effort.estimate)
+    sizes = (p.m, p.n, ceildiv(p.k, WORD) if lhs is U8 else p.k)
     for tile in tiles[:6]:
-        cuts = {o: cut for o, *cut in orders(target, dtype.itemsize, (p.m, p.n, p.k), tile)}
+        cuts = {o: cut for o, *cut in orders(target, dtype.itemsize, sizes, tile)}
         for order in cuts:
             for a in _lhs_modes(p, lhs, tile.rows):
                 for b in _rhs_modes(p, kernel):
@@ -72,6 +84,7 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
                                 ("order", chosen),
                                 ("block", block),
                                 ("group", group),
+                                *(("with", extra) for extra in extras),
                             ),
                         )
                     ] = None
@@ -91,6 +104,8 @@ def _spread(tactics: list[Tactic], limit: int) -> Iterator[Tactic]:
 def _lhs_modes(p: Product, dtype: DType, rows: int) -> tuple[str, ...]:
     if (p.lhs[1] != 1 and p.k != 1) or element_type(dtype) is not dtype:
         return ("copy",)
+    if dtype is U8 and p.k % WORD != 0:
+        return ("copy",)
     if rows == 1 or p.m == 1:
         return ("direct",)
     if conflicts(p.lhs[0], dtype.itemsize, rows):
@@ -100,8 +115,7 @@ def _lhs_modes(p: Product, dtype: DType, rows: int) -> tuple[str, ...]:
 
 def _rhs_modes(p: Product, kernel: AnchorKernel) -> tuple[str, ...]:
     assert isinstance(kernel.spec, MatmulSpec)
-    sizes = (p.n, p.k, p.rhs_offset, *p.rhs, *(x for a in p.batch for x in (a.size, a.rhs)))
-    if kernel.spec.rhs.slot in kernel.constant and all(isinstance(s, int) for s in sizes):
+    if _is_packed(kernel.spec, kernel.constant):
         return ("packed",)
     dtype = kernel.inputs[kernel.spec.rhs.slot].dtype
     if p.rhs[1] == 1 and element_type(dtype) is dtype:
@@ -110,16 +124,24 @@ def _rhs_modes(p: Product, kernel: AnchorKernel) -> tuple[str, ...]:
     return ("copy",)
 
 
+def _is_packed(spec: MatmulSpec, constant: frozenset[int]) -> bool:
+    """Whether the right operand can be laid out in panels at build time."""
+    p = from_spec(spec)
+    sizes = (p.n, p.k, p.rhs_offset, *p.rhs, *(x for a in p.batch for x in (a.size, a.rhs)))
+    return spec.rhs.slot in constant and all(isinstance(s, int) for s in sizes)
+
+
 def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
     """Code for one product; `tactic` is one of `matmul_tactics`."""
     spec = kernel.spec
     assert isinstance(spec, MatmulSpec)
     p, types = from_spec(spec), [kernel.inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
-    shape = TileShape(rows, vectors, lanes, element_type(types[0]), spec.acc)
+    shape = TileShape(rows, vectors, lanes, element_type(types[1]), spec.acc)
+    target = with_extras(target, tactic)
     packed = tactic["b"] == "packed"
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
-    scratch = Scratch(shape.dtype.itemsize)
+    scratch = Scratch(shape.itemsize)
     regions = _regions(p, shape, blocking, tactic, scratch)
     count = len(kernel.inputs) + 1
     fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
@@ -129,27 +151,38 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         for at in regions
     )
     left, right = Stored(fn, types[0]), Stored(fn, shape.dtype if packed else types[1])
-    lines: Rows = StridedRows(fn, shape, left.buffer(spec.lhs.slot), p.lhs[0], p.k)
-    if copies is not None:
-        lines = CopiedRows(fn, shape, left, lines.base, p.lhs[0], p.lhs[1], p.k, copies)
-    source = Source(right, right.buffer(spec.rhs.slot), p.rhs[0], p.rhs[1], p.k, p.n)
+    lines = _rows(left, shape, p, left.buffer(spec.lhs.slot), copies)
+    depth = shape.steps(p.k)
+    source = Source(right, right.buffer(spec.rhs.slot), p.rhs[0], p.rhs[1], depth, p.n)
     panels = _panels(fn, shape, source, tactic, columns)
     epilogue = Epilogue(fn, kernel)
     sink = TileSink(fn, shape, epilogue, p.out[0], p.out[1])
 
     def bind(batch: ir.Value) -> None:
-        lhs, rhs, out = _offsets(fn, p, batch, shape.columns, packed)
+        lhs, rhs, out = _offsets(fn, p, batch, shape, packed)
         lines.base = left.buffer(spec.lhs.slot, lhs)
         source.base = right.buffer(spec.rhs.slot, rhs)
         output = fn.buffer(len(kernel.inputs), epilogue.stored)
         sink.base = fn.at(output, out, epilogue.stored)
         sink.row_flat = fn.builder.mul(batch, fn.dim(p.m))
 
-    TileLoops(fn, shape, blocking, spec.block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
+    block = spec.block if shape.acc.is_float else UNBOUNDED
+    TileLoops(fn, shape, blocking, block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
     packings = ((spec.rhs.slot, _packing(p, shape)),) if packed else ()
     code, params = fn.finish(speed=0)
     launch = HostLaunch(True, scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
+
+
+def _rows(
+    left: Stored, shape: TileShape, p: Product, base: ir.Value, copies: ir.Value | None
+) -> Rows:
+    """How the left operand is read: in place, or copied to `copies`."""
+    fn, single = left.fn, shape.single
+    lines: Rows = StridedRows(fn, single, base, p.lhs[0], p.k)
+    if copies is not None:
+        lines = CopiedRows(fn, single, left, base, p.lhs[0], p.lhs[1], p.k, copies)
+    return lines if single is shape else WordRows(lines)
 
 
 def _regions(
@@ -158,7 +191,8 @@ def _regions(
     """Scratch for copied rows and copied panels, as byte offsets."""
     rows = panels = None
     if tactic["a"] == "copy":
-        rows = scratch.take(CopiedRows.pitch(p.k) * blocking.block_tiles * shape.rows)
+        pitch = shape.steps(CopiedRows.pitch(p.k))
+        rows = scratch.take(pitch * blocking.block_tiles * shape.rows)
     if tactic["b"] == "copy":
         panels = scratch.take(p.k * shape.columns * blocking.group_panels)
     elif tactic["b"] == "direct" and p.n % shape.columns != 0:
@@ -182,14 +216,15 @@ def _panels(
 
 
 def _offsets(
-    fn: KernelFunction, p: Product, batch: ir.Value, columns: int, packed: bool
+    fn: KernelFunction, p: Product, batch: ir.Value, shape: TileShape, packed: bool
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Element offsets of matrix `batch` in lhs, rhs (packed or not) and out."""
     b = fn.builder
     start = (p.lhs_offset, 0 if packed else p.rhs_offset, p.out_offset)
     totals = [fn.dim(offset) for offset in start]
     rest = batch
-    panel_step: Dim = p.k * columns * ceildiv(p.n, columns)
+    width = shape.columns * (shape.itemsize // shape.dtype.itemsize)
+    panel_step: Dim = shape.steps(p.k) * width * ceildiv(p.n, shape.columns)
     for axis in reversed(p.batch):
         size = fn.dim(axis.size)
         index, rest = b.srem(rest, size), b.sdiv(rest, size)
