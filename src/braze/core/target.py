@@ -51,7 +51,8 @@ class Preferences:
     one, whose parts are read where they lie; patch_products: a convolution that cuts a picture into
     patches is better a product of them; side_by_side: a kernel costs time by itself, so that small
     ones that do not read each other are better one; grouped_queries: attention has a template that
-    takes several queries of a head together.
+    takes several queries of a head together; unsigned_bytes: products of bytes take unsigned data
+    (by signed weights), not signed.
     """
 
     cheap_cost: int = 4
@@ -65,6 +66,7 @@ class Preferences:
     patch_products: bool = False
     side_by_side: bool = False
     grouped_queries: bool = False
+    unsigned_bytes: bool = True
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

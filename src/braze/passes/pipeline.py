@@ -17,6 +17,7 @@ from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
 from braze.passes.rules.group_queries import group_queries
 from braze.passes.rules.merge_siblings import merge_siblings
+from braze.passes.rules.multiply_bytes import multiply_bytes
 from braze.passes.rules.simplify_algebra import simplify_algebra
 from braze.passes.rules.split_projections import split_projections
 from braze.passes.separate_outputs import separate_outputs
@@ -61,6 +62,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     *ATTENTION,
     group_queries,
     # what is left becomes what kernels are made of
+    multiply_bytes,
     decompose,
     fold_constants,
     simplify_shapes,

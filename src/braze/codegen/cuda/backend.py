@@ -120,6 +120,7 @@ class CudaBackend:
             patch_products=True,
             side_by_side=True,
             grouped_queries=True,
+            unsigned_bytes=False,
         )
 
     @property

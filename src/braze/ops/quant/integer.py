@@ -1,25 +1,28 @@
 """Products and convolutions of 8-bit integers with exact int32 results, and their requantization.
 
-(a - a_zero) * (b - b_zero) has at most 17 bits, so that sums of up to 2^36 of them are exact in
-float64 in whatever order they are taken. That is how they run until there are templates for
-integers: operands, zero points subtracted, become float64, and the result is rounded (a transform
-of a convolution leaves errors far below one half) and wrapped to 32 bits.
+Without zero points they are anchors whose sums are int32 (`passes/rules/multiply_bytes.py` takes
+zero points out). Where there is no template for that they run in float64: (a - a_zero) *
+(b - b_zero) has at most 17 bits, so that sums of up to 2^36 of them are exact in whatever order
+they are taken; the result is rounded (a transform of a convolution leaves errors far below one
+half) and wrapped to 32 bits. A depthwise window of few taps is exact in float32 already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from braze.core import dims
+from braze.core.dims import product
 from braze.core.dtypes import F32, F64, I32, I64, DType
 from braze.core.errors import DTypeError, ShapeError
 from braze.expr.scalar import binary, cast, hole, unary
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, Op
-from braze.ops.lowering import Decompose, Lowering, Pointwise
+from braze.ops.lowering import Anchor, ConvSpec, Decompose, Lowering, MatmulSpec, Pointwise
 from braze.ops.pointwise.cast import Cast
 from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.ops.pool.window import Window, channels_first, from_channels_first
@@ -57,13 +60,24 @@ def _wrapped(x: Array) -> Array:
     return np.rint(x).astype(np.int64).astype(np.int32)
 
 
-def _widened(g: GraphBuilder, x: Value, zero: Value | None) -> Value:
-    """x - zero as a float64 value; constants at once."""
+def _widened(g: GraphBuilder, x: Value, zero: Value | None, wide: DType = F64) -> Value:
+    """x - zero as a float value; constants at once."""
     array, offset = g.array(x), g.array(zero)
     if array is not None and (zero is None or offset is not None):
-        return g.constant(_shifted(array, offset), x.name)
-    wide = g.add1(Cast(F64), x)
-    return wide if zero is None else g.add1(Binary("sub"), wide, g.add1(Cast(F64), zero))
+        return g.constant(_shifted(array, offset).astype(wide.numpy), x.name)
+    shifted = g.add1(Cast(wide), x)
+    return shifted if zero is None else g.add1(Binary("sub"), shifted, g.add1(Cast(wide), zero))
+
+
+def _of_integers(low: Lowering, fallback: Decompose) -> Lowering:
+    """The anchor of a float product, with int32 sums."""
+    if not isinstance(low, Anchor) or not isinstance(low.spec, (MatmulSpec, ConvSpec)):
+        return fallback
+    return Anchor(replace(low.spec, acc=I32), fallback)
+
+
+def _no_zeros(inputs: Types) -> bool:
+    return all(t is None for t in inputs[2:])
 
 
 def _narrowed(g: GraphBuilder, x: Value) -> Value:
@@ -84,17 +98,22 @@ class IntegerMatMul(Op):
         return MatMul().infer(wide, ctx)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        a, b = (_shifted(array_of(inputs, i), inputs[2 + i]) for i in (0, 1))
+        zeros = (*inputs[2:], None, None)
+        a, b = (_shifted(array_of(inputs, i), zeros[i]) for i in (0, 1))
         return (np.asarray(_wrapped(np.matmul(a, b))),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         def build(g: GraphBuilder, *v: Value | None) -> tuple[Value, ...]:
-            a, b, a_zero, b_zero = v
+            a, b, a_zero, b_zero = (*v, None, None)[:4]
             assert a is not None and b is not None
-            product = g.add1(MatMul(), _widened(g, a, a_zero), _widened(g, b, b_zero))
-            return (_narrowed(g, product),)
+            total = g.add1(MatMul(), _widened(g, a, a_zero), _widened(g, b, b_zero))
+            return (_narrowed(g, total),)
 
-        return Decompose(build)
+        if not _no_zeros(inputs):
+            return Decompose(build)
+        floats = [TensorType(F32, type_of(inputs, i).shape) for i in (0, 1)]
+        out = [TensorType(F32, outputs[0].shape)]
+        return _of_integers(MatMul().lower(floats, out), Decompose(build))
 
 
 @dataclass(frozen=True)
@@ -102,7 +121,8 @@ class IntegerConv(LayoutOp):
     """Conv of (x - x_zero) and (w - w_zero) in int32, which wraps; paddings count as x_zero.
 
     Inputs: x and w [K, C/groups, *kernel] of 8 bits; a scalar zero point of x, and one of w that
-    broadcasts to it, or none. The fields are those of Conv.
+    broadcasts to it, or none. The fields are those of Conv. fill: what paddings hold instead where
+    there is no x_zero.
     """
 
     strides: tuple[int, ...]
@@ -110,6 +130,7 @@ class IntegerConv(LayoutOp):
     pads: tuple[int, ...]
     groups: int = 1
     layout: str = "NCHW"
+    fill: int = 0
 
     @property
     def _conv(self) -> Conv:
@@ -124,19 +145,58 @@ class IntegerConv(LayoutOp):
         return (TensorType(I32, y.shape),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
-        x, w = (_shifted(array_of(inputs, i), inputs[2 + i]) for i in (0, 1))
-        window = Window(w.shape[2:], self.strides, self.dilations, self.pads)
-        y = convolve(channels_first(x, self.layout), w, window, self.groups)
+        zeros = (*inputs[2:], None, None)
+        x, w = (_shifted(array_of(inputs, i), zeros[i]) for i in (0, 1))
+        x = channels_first(x, self.layout)
+        rank = len(self.strides)
+        begin, end = self.pads[:rank], self.pads[rank:]
+        widths = [(0, 0), (0, 0), *zip(begin, end, strict=True)]
+        x = np.pad(x, widths, constant_values=self.fill)
+        window = Window(w.shape[2:], self.strides, self.dilations, (0,) * 2 * rank)
+        y = convolve(x, w, window, self.groups)
         return (_wrapped(from_channels_first(y, self.layout)),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         def build(g: GraphBuilder, *v: Value | None) -> tuple[Value, ...]:
-            x, w, x_zero, w_zero = v
+            x, w, x_zero, w_zero = (*v, None, None)[:4]
             assert x is not None and w is not None
-            y = g.add1(self._conv, _widened(g, x, x_zero), _widened(g, w, w_zero))
+            wide = self._sums(type_of(inputs, 1))
+            data = _widened(g, x, x_zero, wide)
+            if self.fill:  # what is padded with zeros is what lies above the padding
+                level = g.constant(np.asarray(self.fill, wide.numpy), "fill")
+                data = g.add1(Binary("sub"), data, level)
+            weight = _widened(g, w, w_zero, wide)
+            y = g.add1(self._conv, data, weight)
+            if self.fill:
+                y = g.add1(Binary("add"), y, _of_level(g, self, w, wide))
             return (_narrowed(g, y),)
 
-        return Decompose(build)
+        if not _no_zeros(inputs):
+            return Decompose(build)
+        floats = [TensorType(F32, type_of(inputs, i).shape) for i in (0, 1)]
+        out = [TensorType(F32, outputs[0].shape)]
+        low = _of_integers(self._conv.lower(floats, out), Decompose(build))
+        if isinstance(low, Anchor) and isinstance(low.spec, ConvSpec):
+            return replace(low, spec=replace(low.spec, fill=self.fill))
+        return low
+
+    def _sums(self, w: TensorType) -> DType:
+        """A float in which every sum is exact: 24 bits are enough for a small depthwise window.
+
+        Only that, as other convolutions of float32 may be transformed.
+        """
+        terms = product(dims.static(w.shape[1:]))
+        few = isinstance(terms, int) and terms * 255 * 255 <= 1 << 24
+        return F32 if few and w.shape[1] == 1 and self.groups > 1 else F64
+
+
+def _of_level(g: GraphBuilder, op: IntegerConv, w: Value, wide: DType) -> Value:
+    """What a convolution gives for data that is `fill` everywhere, by output channel."""
+    array = g.array(w)
+    assert array is not None, "a padding other than zero belongs to a constant weight"
+    sums = array.reshape(len(array), -1).sum(1, dtype=np.int64) * op.fill
+    trailing = (1,) * len(op.strides) if op.layout == "NCHW" else ()
+    return g.constant(sums.astype(wide.numpy).reshape(-1, *trailing), "level")
 
 
 @dataclass(frozen=True)

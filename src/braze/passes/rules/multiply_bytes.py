@@ -1,0 +1,197 @@
+"""Take zero points out of products of 8-bit integers, so that templates multiply bytes as they are.
+
+With a = a' - p and b = b' - q for bytes a', b' of the signs that the backend multiplies:
+
+    sum a b  =  sum a' b'  -  p sum b'  -  q sum a'  +  k p q
+
+The second term is a constant for each column, the third only there for a weight whose zero point is
+not the middle of its range, the fourth a constant. All of it is int32 arithmetic, which wraps, so
+nothing is rounded. Bytes of the other sign are moved by 128, and their zero point with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from braze.core.dims import number
+from braze.core.dtypes import I8, I32, U8, DType
+from braze.expr.loops import TensorSpec
+from braze.ir.editor import GraphEditor, Rewriter
+from braze.ir.graph import Graph, Node, TensorType, Value
+from braze.ops.lowering import Anchor
+from braze.ops.pointwise.cast import Cast
+from braze.ops.pointwise.elementwise import Binary
+from braze.ops.quant.integer import IntegerConv, IntegerMatMul
+from braze.ops.reduce.reduce import Reduce
+from braze.passes.base import PassContext
+from braze.passes.rewrite import describe
+
+Array = np.ndarray[Any, Any]
+_HALF = 128  # between the middle of unsigned bytes and that of signed ones
+
+
+@dataclass(frozen=True)
+class _Factors:
+    """Bytes as they are multiplied; data_zero: p (None: zero; a number or a value of the run);
+    weight_zero: q as int32, or None where it is zero everywhere."""
+
+    data: Value
+    weight: Array
+    data_zero: int | Value | None
+    weight_zero: Array | None
+
+
+def multiply_bytes(graph: Graph, ctx: PassContext) -> Graph:
+    """Rewrite what the backend has a template for; the rest is left to its own decomposition."""
+    editor = GraphEditor(graph)
+    for node in editor.walk():
+        if isinstance(node.op, IntegerMatMul):
+            rewrite = _matmul
+        elif isinstance(node.op, IntegerConv) and node.op.layout == "NHWC" and not node.op.fill:
+            rewrite = _conv
+        else:
+            continue
+        if not _done(node, ctx) and _fits(node, editor, ctx) and rewrite(node, editor, ctx):
+            ctx.trace.decide("rewrite", rule="multiply_bytes", at=describe(node), nodes=1)
+    return editor.finish()
+
+
+def _zeros(node: Node) -> tuple[Value | None, Value | None]:
+    first, second = (*node.inputs[2:], None, None)[:2]
+    return first, second
+
+
+def _done(node: Node, ctx: PassContext) -> bool:
+    """Whether the node is one already that a template takes."""
+    x, w = node.inputs[:2]
+    assert x is not None and w is not None
+    return _zeros(node) == (None, None) and (x.dtype, w.dtype) == (_wanted(ctx), I8)
+
+
+def _wanted(ctx: PassContext) -> DType:
+    return U8 if ctx.backend.preferences.unsigned_bytes else I8
+
+
+def _fits(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
+    """Whether the backend multiplies such data by such a constant weight."""
+    x, w = node.inputs[:2]
+    assert x is not None and w is not None
+    if editor.array(w) is None or (_zeros(node)[1] is not None and _second(node, editor) is None):
+        return False
+    types = [TensorType(_wanted(ctx), x.shape), TensorType(I8, w.shape)]
+    op, pads = node.op, getattr(node.op, "pads", ())
+    if any(pads):
+        zero = _data_zero(node, editor, ctx)
+        if isinstance(zero, Value):
+            return False  # what is padded must be known
+        op = replace(op, fill=zero or 0)
+    low = op.lower(types, [node.output.type])
+    if not isinstance(low, Anchor):
+        return False
+    specs = [TensorSpec(t.dtype, t.shape) for t in types]
+    return ctx.backend.supports(low.spec, specs, frozenset({1})) is None
+
+
+def _second(node: Node, editor: GraphEditor) -> Array | None:
+    zero = _zeros(node)[1]
+    return None if zero is None else editor.array(zero)
+
+
+def _data_zero(node: Node, editor: GraphEditor, ctx: PassContext) -> int | Value | None:
+    """The zero point of the data in the sign that is multiplied: a number where it is known."""
+    x, zero = node.inputs[0], _zeros(node)[0]
+    assert x is not None
+    moved = (_HALF if _wanted(ctx) is U8 else -_HALF) if x.dtype is not _wanted(ctx) else 0
+    if zero is None:
+        return moved or None
+    array = editor.array(zero)
+    if array is None:
+        return zero
+    if array.size != 1:
+        return zero
+    return int(array.reshape(())) + moved
+
+
+def _factors(node: Node, editor: GraphEditor, g: Rewriter, ctx: PassContext) -> _Factors:
+    x, w = node.inputs[:2]
+    assert x is not None and w is not None
+    weight, zero = editor.array(w), _second(node, editor)
+    assert weight is not None
+    q = np.zeros((), np.int32) if zero is None else zero.astype(np.int32)
+    if weight.dtype == np.uint8:
+        weight, q = (weight.astype(np.int16) - _HALF).astype(np.int8), q - _HALF
+    found, wanted = _data_zero(node, editor, ctx), _wanted(ctx)
+    if x.dtype is not wanted:
+        step = _HALF if wanted is U8 else -_HALF
+        x = g.add1(Cast(wanted), _moved(g, g.add1(Cast(I32), x), step))
+        if isinstance(found, Value):
+            found = _moved(g, g.add1(Cast(I32), found), step)
+    elif isinstance(found, Value):
+        found = g.add1(Cast(I32), found)
+    return _Factors(x, weight, found, q if q.any() else None)
+
+
+def _moved(g: Rewriter, x: Value, by: int) -> Value:
+    return g.add1(Binary("add"), x, g.constant(np.asarray(by, np.int32), "half"))
+
+
+def _corrected(
+    g: Rewriter, total: Value, f: _Factors, sums: Array, terms: int, rows: Callable[[], Value]
+) -> Value:
+    """`total` less what zero points add. sums: of the weight by column, as they broadcast to it;
+    rows: the sums of the data under each output, one column."""
+    p, q = f.data_zero, f.weight_zero
+    sums = sums if q is None else sums - np.int32(terms) * q  # sum of b' - q
+    if isinstance(p, Value):
+        total = g.add1(Binary("sub"), total, g.add1(Binary("mul"), p, g.constant(sums, "sums")))
+    elif p is not None and (sums != 0).any():
+        total = g.add1(Binary("sub"), total, g.constant(np.int32(p) * sums, "level"))
+    if q is not None:
+        share = g.add1(Binary("mul"), rows(), g.constant(q, "weight_zero"))
+        total = g.add1(Binary("sub"), total, share)
+    return total
+
+
+def _matmul(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
+    g = editor.rewriter([node])
+    f = _factors(node, editor, g, ctx)
+    if f.weight.ndim < 2 or f.data.type.rank < 2:
+        return False
+    total = g.add1(IntegerMatMul(), f.data, g.constant(f.weight, "weight"))
+    sums = f.weight.sum(-2, dtype=np.int32, keepdims=f.weight.ndim > 2)
+
+    def rows() -> Value:
+        last = f.data.type.rank - 1
+        return g.add1(Reduce("sum", (last,), True), g.add1(Cast(I32), f.data))
+
+    done = _corrected(g, total, f, sums, f.weight.shape[-2], rows)
+    editor.commit(g, node, {node.output: done})
+    return True
+
+
+def _conv(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
+    assert isinstance(node.op, IntegerConv)
+    g = editor.rewriter([node])
+    f = _factors(node, editor, g, ctx)
+    if f.weight_zero is not None and node.op.groups > 1:
+        return False
+    fill = f.data_zero if isinstance(f.data_zero, int) and any(node.op.pads) else 0
+    op = replace(node.op, fill=fill)
+    total = g.add1(op, f.data, g.constant(f.weight, "weight"))
+    taps = f.weight.shape[1:]
+
+    def rows() -> Value:
+        ones = g.constant(np.ones((1, *taps), np.int8), "ones")
+        return g.add1(op, f.data, ones)
+
+    if f.weight_zero is not None and f.weight_zero.ndim:
+        f = replace(f, weight_zero=f.weight_zero.reshape(-1))
+    sums = f.weight.reshape(len(f.weight), -1).sum(1, dtype=np.int32)
+    terms = int(np.prod([number(n) for n in taps]))
+    done = _corrected(g, total, f, sums, terms, rows)
+    editor.commit(g, node, {node.output: done})
+    return True
