@@ -18,11 +18,17 @@ from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, sym
 from braze.core.dtypes import BF16, F16
 from braze.engine.write import write_file
-from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel
-from braze.ops.lowering import ConvSpec, MatmulSpec, Operand
 from braze.runtime.engine import Engine
 from tests.codegen.anchors import harness
+from tests.codegen.anchors.windows import (
+    BOXED,
+    PADDED,
+    STRIDED,
+    Window,
+    among,
+    infinite_beside,
+)
 from tests.codegen.cuda.bounds import bound, kernel_bound
 from tests.codegen.cuda.forced import RANGES, forced_plan, two_products
 from tests.codegen.cuda.typed import typed
@@ -100,31 +106,17 @@ def test_batches_of_rows() -> None:
 def test_slices_are_read_in_place(tile: GluonTile) -> None:
     """Rows and pixels of a wider tensor, whose other channels are infinite."""
     kernel = typed(harness.matmul((), 70, 64, 72, kind="residual"), F16)
-    assert isinstance(kernel.spec, MatmulSpec)
-    wide = TensorSpec(F16, (70, 128))
-    spec = replace(kernel.spec, lhs=Operand(0, (128, 1), 16))
-    sliced(replace(kernel, spec=spec, inputs=(wide, *kernel.inputs[1:])), slice(16, 88), tile)
-    for strides in ((1, 1), (2, 2)):
-        kernel = harness.conv(
-            2, 14, 10, (64, 40), (3, 3), strides=strides, pads=(1, 1, 1, 1), kind="residual"
-        )
-        kernel = typed(kernel, F16)
-        assert isinstance(kernel.spec, ConvSpec)
-        wide = TensorSpec(F16, (2, 14, 10, 104))
-        data = Operand(0, (14 * 10 * 104, 10 * 104, 104, 1), 24)
-        wider = replace(
-            kernel, spec=replace(kernel.spec, data=data), inputs=(wide, *kernel.inputs[1:])
-        )
-        sliced(wider, slice(24, 88), replace(tile, height=2, width=4))
+    sliced(among(kernel, 16, 128), slice(16, 88), tile)
+    for window in (PADDED, STRIDED):
+        kernel = typed(replace(window, channels=(64, 40)).conv(2, 14, 10, "residual"), F16)
+        sliced(among(kernel, 24, 104), slice(24, 88), replace(tile, height=2, width=4))
 
 
 def sliced(kernel: AnchorKernel, channels: slice, tile: GluonTile) -> None:
     """What lies beside the slice changes nothing, and it is right."""
     inputs = harness.random_inputs(kernel, {})
     (want,) = run_kernel(kernel, inputs, {})
-    rest = np.full_like(inputs[0], np.inf)
-    rest[..., channels] = inputs[0][..., channels]
-    inputs[0] = rest
+    inputs[0] = infinite_beside(inputs[0], channels)
     source = gluon_source(kernel, tile)
     for slot, packing in source.packings:
         inputs[slot] = pack_constant(inputs[slot], packing)
@@ -137,29 +129,9 @@ def test_pixels(kind: str) -> None:
     check(typed(harness.conv(M, 13, 9, (72, 144), (1, 1), kind=kind), F16), ONE, {"m": 3})
 
 
-@pytest.mark.parametrize(
-    ("size", "channels", "window", "strides", "dilations", "pads", "box"),
-    [
-        ((9, 13), (64, 72), (3, 2), (1, 1), (2, 1), (2, 0, 1, 1), (8, 8)),
-        ((14, 10), (64, 64), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1), (2, 2)),
-        ((14, 10), (128, 64), (1, 1), (2, 2), (1, 1), (0, 0, 0, 0), (1, 16)),
-        ((12, 9), (40, 64), (5, 3), (2, 1), (1, 1), (2, 1, 1, 0), (8, 8)),
-        ((7, 12), (64, 40), (2, 4), (1, 2), (1, 1), (0, 1, 0, 1), (2, 2)),
-    ],
-)
-def test_windows(
-    size: tuple[int, int],
-    channels: tuple[int, int],
-    window: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    pads: tuple[int, int, int, int],
-    box: tuple[int, int],
-) -> None:
-    kernel = harness.conv(
-        M, *size, channels, window,
-        strides=strides, dilations=dilations, pads=pads, kind="residual",
-    )  # fmt: skip
+@pytest.mark.parametrize(("size", "window", "box"), BOXED, ids=str)
+def test_windows(size: tuple[int, int], window: Window, box: tuple[int, int]) -> None:
+    kernel = window.conv(M, *size, "residual")
     for tile in (ALONE, TWO):
         check(typed(kernel, F16), replace(tile, height=box[0], width=box[1]), {"m": 3})
 

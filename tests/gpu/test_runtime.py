@@ -65,6 +65,23 @@ def test_contexts_give_their_memory_back(engine: braze.Engine) -> None:
     assert before - free_memory() <= POOLS
 
 
+@pytest.mark.timeout(900)
+def test_builds_give_their_memory_back() -> None:
+    """200 builds, of which 5 time what they choose."""
+    feed = conv_feed(2)
+    for level in (2, 3):
+        braze.build(
+            small_models.conv_net(), target="cuda", shapes=DYNAMIC, optimization_level=level
+        )(feed)
+    before = free_memory()
+    for i in range(200):
+        level = 3 if i % 40 == 0 else 2
+        braze.build(
+            small_models.conv_net(), target="cuda", shapes=DYNAMIC, optimization_level=level
+        )(feed)
+    assert before - free_memory() <= POOLS
+
+
 def test_all_ways_to_run_give_the_same_bits(engine: braze.Engine) -> None:
     feed = conv_feed(4)
     want = engine(feed)["y"]

@@ -18,6 +18,7 @@ from braze.core.dims import Dim, sym
 from braze.core.dtypes import BF16, F16, F32, DType
 from braze.fusion.kernel import AnchorKernel, Tactic
 from tests.codegen.anchors import harness
+from tests.codegen.anchors.windows import PADDED, Window, depthwise
 from tests.codegen.cuda.bounds import kernel_bound
 from tests.codegen.cuda.typed import typed
 from tests.codegen.loops.kernels import Case, cases
@@ -84,32 +85,19 @@ def test_batches_of_products(shared: bool, turned: bool) -> None:
 @pytest.mark.parametrize(("images", "kind"), [(N, "bias"), (N, "middle"), (2, "residual")], ids=str)
 @pytest.mark.parametrize("dtype", [F32, F16], ids=str)
 @pytest.mark.parametrize(
-    ("channels", "size", "groups", "strides", "dilations", "pads"),
+    "window",
     [
-        ((3, 10), (3, 3), 1, (2, 1), (1, 1), (1, 0, 1, 2)),
-        ((80, 24), (1, 3), 2, (1, 1), (1, 2), (0, 1, 0, 1)),
-        ((64, 170), (1, 1), 1, (2, 2), (1, 1), (0, 0, 0, 0)),
-        ((64, 64), (3, 3), 1, (1, 1), (1, 1), (1, 1, 1, 1)),
-        ((100, 48), (3, 2), 1, (1, 1), (2, 1), (2, 0, 2, 1)),
+        Window((3, 10), (3, 3), strides=(2, 1), pads=(1, 0, 1, 2)),
+        Window((80, 24), (1, 3), 2, dilations=(1, 2), pads=(0, 1, 0, 1)),
+        Window((64, 170), (1, 1), strides=(2, 2)),
+        PADDED,
+        Window((100, 48), (3, 2), dilations=(2, 1), pads=(2, 0, 2, 1)),
     ],
+    ids=str,
 )
-def test_convolutions(
-    channels: tuple[int, int],
-    size: tuple[int, int],
-    groups: int,
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    pads: tuple[int, int, int, int],
-    kind: str,
-    dtype: DType,
-    images: Dim,
-) -> None:
-    kernel = harness.conv(
-        images, 19, 21, channels, size,
-        groups=groups, strides=strides, dilations=dilations, pads=pads, kind=kind,
-    )  # fmt: skip
+def test_convolutions(window: Window, kind: str, dtype: DType, images: Dim) -> None:
+    kernel = typed(window.conv(images, 19, 21, kind), dtype)
     env = {"n": 2}
-    kernel = typed(kernel, dtype)
     every_tactic(kernel, harness.random_inputs(kernel, env), env)
 
 
@@ -118,28 +106,16 @@ def test_convolutions(
     ("dtype", "kind"), [(F32, "middle"), (F16, "residual"), (BF16, "bias")], ids=str
 )
 @pytest.mark.parametrize(
-    ("channels", "size", "strides", "dilations", "pads"),
+    "window",
     [
-        (40, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
-        (96, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
-        (33, (3, 5), (2, 2), (1, 2), (1, 0, 0, 3)),
+        depthwise(40, (3, 3), pads=(1, 1, 1, 1)),
+        depthwise(96, (7, 7), pads=(3, 3, 3, 3)),
+        depthwise(33, (3, 5), strides=(2, 2), dilations=(1, 2), pads=(1, 0, 0, 3)),
     ],
+    ids=str,
 )
-def test_depthwise_windows(
-    channels: int,
-    size: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    pads: tuple[int, int, int, int],
-    kind: str,
-    dtype: DType,
-    images: Dim,
-) -> None:
-    kernel = harness.conv(
-        images, 19, 21, (channels, channels), size,
-        groups=channels, strides=strides, dilations=dilations, pads=pads, kind=kind,
-    )  # fmt: skip
-    kernel = typed(kernel, dtype)
+def test_depthwise_windows(window: Window, kind: str, dtype: DType, images: Dim) -> None:
+    kernel = typed(window.conv(images, 19, 21, kind), dtype)
     env = {"n": 2}
     every_tactic(kernel, harness.random_inputs(kernel, env), env)
 
@@ -148,20 +124,17 @@ def test_depthwise_windows(
     ("dtype", "kind"), [(F32, "relu"), (F16, "residual"), (BF16, "relu")], ids=str
 )
 @pytest.mark.parametrize(
-    ("channels", "size", "strides", "pads"),
+    "window",
     [
-        (3, (7, 7), (2, 2), (3, 3, 3, 3)),
-        (4, (3, 2), (2, 2), (0, 1, 1, 0)),
-        (3, (4, 4), (4, 4), (0, 0, 0, 0)),
-        (3, (16, 16), (16, 16), (0, 0, 0, 0)),
+        Window((3, 40), (7, 7), strides=(2, 2), pads=(3, 3, 3, 3)),
+        Window((4, 40), (3, 2), strides=(2, 2), pads=(0, 1, 1, 0)),
+        Window((3, 40), (4, 4), strides=(4, 4)),
+        Window((3, 40), (16, 16), strides=(16, 16)),
     ],
+    ids=str,
 )
-def test_stems(
-    channels: int, size: tuple[int, int], strides: tuple[int, int],
-    pads: tuple[int, int, int, int], kind: str, dtype: DType,
-) -> None:  # fmt: skip
-    kernel = harness.conv(2, 48, 65, (channels, 40), size, strides=strides, pads=pads, kind=kind)
-    kernel = typed(kernel, dtype)
+def test_stems(window: Window, kind: str, dtype: DType) -> None:
+    kernel = typed(window.conv(2, 48, 65, kind), dtype)
     every_tactic(kernel, harness.random_inputs(kernel, {}), {})
 
 

@@ -33,6 +33,7 @@ from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec, ConvSpec, Operand, SelectSpec
 from braze.ops.pointwise.activation import Activation, Gelu
 from tests.codegen.anchors import harness
+from tests.codegen.anchors.windows import Window, depthwise
 from tests.codegen.cuda.bounds import Bound, kernel_bound
 from tests.codegen.cuda.interpreter import Array, run
 from tests.codegen.cuda.typed import typed
@@ -118,32 +119,20 @@ def test_products_of_few_rows(turned: bool, split: int, monkeypatch: pytest.Monk
     [*((kind, N, 1) for kind in harness.EPILOGUES), ("residual", 2, 1), ("rows", 2, 3)],
 )
 @pytest.mark.parametrize(
-    ("channels", "size", "groups", "strides", "dilations", "pads"),
+    "window",
     [
-        ((3, 10), (3, 3), 1, (2, 1), (1, 1), (1, 0, 1, 2)),
-        ((80, 24), (1, 3), 2, (1, 1), (1, 2), (0, 1, 0, 1)),
-        ((64, 17), (1, 1), 1, (2, 2), (1, 1), (0, 0, 0, 0)),
-        ((36, 16), (1, 1), 1, (1, 1), (1, 1), (0, 0, 0, 0)),
-        ((20, 12), (1, 3), 1, (1, 3), (1, 2), (0, 0, 0, 2)),
-        ((5, 12), (4, 4), 1, (4, 4), (1, 1), (0, 0, 0, 0)),
-        ((18, 12), (2, 2), 1, (2, 2), (1, 1), (1, 0, 0, 0)),
+        Window((3, 10), (3, 3), strides=(2, 1), pads=(1, 0, 1, 2)),
+        Window((80, 24), (1, 3), 2, dilations=(1, 2), pads=(0, 1, 0, 1)),
+        Window((64, 17), (1, 1), strides=(2, 2)),
+        Window((36, 16), (1, 1)),
+        Window((20, 12), (1, 3), strides=(1, 3), dilations=(1, 2), pads=(0, 0, 0, 2)),
+        Window((5, 12), (4, 4), strides=(4, 4)),
+        Window((18, 12), (2, 2), strides=(2, 2), pads=(1, 0, 0, 0)),
     ],
+    ids=str,
 )
-def test_convolutions(
-    channels: tuple[int, int],
-    size: tuple[int, int],
-    groups: int,
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    pads: tuple[int, int, int, int],
-    kind: str,
-    images: Dim,
-    split: int,
-) -> None:
-    kernel = harness.conv(
-        images, 9, 11, channels, size,
-        groups=groups, strides=strides, dilations=dilations, pads=pads, kind=kind,
-    )  # fmt: skip
+def test_convolutions(window: Window, kind: str, images: Dim, split: int) -> None:
+    kernel = window.conv(images, 9, 11, kind)
     env = {"n": 2}
     _compare(kernel, harness.random_inputs(kernel, env), env, split)
 
@@ -202,27 +191,16 @@ def test_stems(
 @pytest.mark.parametrize("kind", ["relu", "residual", "middle"])
 @pytest.mark.parametrize("tile", [WindowTile(4, 16, 1, 4), WindowTile(2, 32, 4, 4, True)])
 @pytest.mark.parametrize(
-    ("images", "channels", "size", "strides", "dilations", "pads"),
+    ("images", "window"),
     [
-        (N, 20, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
-        (2, 16, (3, 5), (2, 2), (1, 2), (1, 0, 0, 3)),
-        (2, 33, (1, 4), (1, 3), (1, 1), (0, 2, 0, 1)),
+        (N, depthwise(20, (3, 3), pads=(1, 1, 1, 1))),
+        (2, depthwise(16, (3, 5), strides=(2, 2), dilations=(1, 2), pads=(1, 0, 0, 3))),
+        (2, depthwise(33, (1, 4), strides=(1, 3), pads=(0, 2, 0, 1))),
     ],
+    ids=str,
 )
-def test_depthwise_windows(
-    images: Dim,
-    channels: int,
-    size: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    pads: tuple[int, int, int, int],
-    tile: WindowTile,
-    kind: str,
-) -> None:
-    kernel = harness.conv(
-        images, 9, 11, (channels, channels), size,
-        groups=channels, strides=strides, dilations=dilations, pads=pads, kind=kind,
-    )  # fmt: skip
+def test_depthwise_windows(images: Dim, window: Window, tile: WindowTile, kind: str) -> None:
+    kernel = window.conv(images, 9, 11, kind)
     env = {"n": 2}
     source = window_source(kernel, tile)
     inputs = stored = harness.random_inputs(kernel, env)

@@ -19,10 +19,9 @@ from braze.codegen.cuda.triton.source import Source
 from braze.codegen.cuda.triton.tile import AnchorWriter
 from braze.codegen.reference.run import run_kernel
 from braze.core.dtypes import F16
-from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, TensorMap
-from braze.ops.lowering import ConvSpec, MatmulSpec, Operand
 from tests.codegen.anchors import harness
+from tests.codegen.anchors.windows import BOXED, PADDED, Window, among, infinite_beside
 from tests.codegen.cuda.bounds import kernel_bound
 from tests.codegen.cuda.typed import typed
 
@@ -78,68 +77,39 @@ def products(kernel: AnchorKernel, inputs: list[Array], tile: GluonTile) -> Arra
     return out[..., : left.columns]
 
 
-def sliced(array: Array, channels: slice) -> Array:
-    """`array` with infinities beside these channels."""
-    rest = np.full_like(array, np.inf)
-    rest[..., channels] = array[..., channels]
-    return rest
-
-
 @pytest.mark.parametrize("pitch", [72, 128])
 def test_rows(pitch: int) -> None:
-    kernel = typed(harness.matmul((3,), 50, 40, 72), F16)
-    assert isinstance(kernel.spec, MatmulSpec)
     offset = 16 if pitch > 72 else 0
-    data = Operand(0, (50 * pitch, pitch, 1), offset)
-    wide = (TensorSpec(F16, (3, 50, pitch)), kernel.inputs[1])
-    kernel = replace(kernel, spec=replace(kernel.spec, lhs=data), inputs=wide)
+    kernel = among(typed(harness.matmul((3,), 50, 40, 72), F16), offset, pitch)
     inputs = harness.random_inputs(kernel, {})
     (want,) = run_kernel(kernel, inputs, {})
-    inputs[0] = sliced(inputs[0], slice(offset, offset + 72))
+    inputs[0] = infinite_beside(inputs[0], slice(offset, offset + 72))
     got = products(kernel, inputs, TILE).reshape(-1, 40)[:150]
     kernel_bound(kernel, {}).check(got, want.reshape(-1, 40))
 
 
+WIDE = Window((64, 40), (2, 4), strides=(1, 2), dilations=(1, 3), pads=(0, 1, 0, 5))
+
+
 @pytest.mark.parametrize("box", [(2, 4), (8, 8), (1, 1)])
 @pytest.mark.parametrize(
-    ("size", "channels", "window", "strides", "dilations", "pads"),
+    ("size", "window"),
     [
-        ((14, 10), (72, 40), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
-        ((9, 13), (64, 72), (3, 2), (1, 1), (2, 1), (2, 0, 1, 1)),
-        ((14, 10), (64, 64), (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
-        ((14, 10), (128, 64), (1, 1), (2, 2), (1, 1), (0, 0, 0, 0)),
-        ((12, 9), (40, 64), (5, 3), (2, 1), (1, 1), (2, 1, 1, 0)),
-        ((7, 12), (64, 40), (2, 4), (1, 2), (1, 3), (0, 1, 0, 5)),
+        ((14, 10), replace(PADDED, channels=(72, 40))),
+        *((size, window) for size, window, _ in BOXED[:4]),
+        ((7, 12), WIDE),
     ],
+    ids=str,
 )
 @pytest.mark.parametrize("beside", [0, 24])
-def test_windows(
-    size: tuple[int, int],
-    channels: tuple[int, int],
-    window: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    pads: tuple[int, int, int, int],
-    box: tuple[int, int],
-    beside: int,
-) -> None:
+def test_windows(size: tuple[int, int], window: Window, box: tuple[int, int], beside: int) -> None:
     """Each pixel has its sum where its tile has it; channels beside those read are infinite."""
-    kernel = typed(
-        harness.conv(
-            3, *size, channels, window, strides=strides, dilations=dilations, pads=pads
-        ),
-        F16,
-    )  # fmt: skip
-    assert isinstance(kernel.spec, ConvSpec)
-    if beside:
-        pitch = channels[0] + 2 * beside
-        wide = (TensorSpec(F16, (3, *size, pitch)), *kernel.inputs[1:])
-        data = Operand(0, (size[0] * size[1] * pitch, size[1] * pitch, pitch, 1), beside)
-        kernel = replace(kernel, spec=replace(kernel.spec, data=data), inputs=wide)
+    channels = window.channels[0]
+    kernel = among(typed(window.conv(3, *size), F16), beside, channels + 2 * beside)
     tile = replace(TILE, height=box[0], width=box[1])
     inputs = harness.random_inputs(kernel, {})
     (want,) = run_kernel(kernel, inputs, {})
-    inputs[0] = sliced(inputs[0], slice(beside, beside + channels[0]))
+    inputs[0] = infinite_beside(inputs[0], slice(beside, beside + channels))
     got = products(kernel, inputs, tile)
     bound, images = kernel_bound(kernel, {}), tile.rows // (box[0] * box[1])
     count, (p, q) = want.shape[0], want.shape[1:3]
