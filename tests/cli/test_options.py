@@ -67,6 +67,14 @@ def test_options_without_effect_are_noted() -> None:
     )
 
 
+def test_precision() -> None:
+    assert parse("--onnx=m").build["precision"] == "fp32"
+    assert parse("--onnx=m", "--noTF32").build["precision"] == "fp32"
+    assert parse("--onnx=m", "--precision=tf32").build["precision"] == "tf32"
+    with pytest.raises(ConfigError, match="contradict"):
+        parse("--onnx=m", "--precision=tf32", "--noTF32")
+
+
 def test_weight_budgets() -> None:
     assert parse("--onnx=m").weight_budget is None
     assert parse("--onnx=m", "--weightStreamingBudget=-2").weight_budget is None

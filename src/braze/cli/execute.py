@@ -86,8 +86,10 @@ def _execute(o: ExecOptions) -> None:
 def _build(o: ExecOptions) -> braze.Engine:
     print(section("Build"))
     print(f"Model: {o.onnx}")
-    level, cache = o.build["optimization_level"], o.build["timing_cache"]
-    print(f"Optimization level: {level}; precision: fp32; timing cache: {cache or 'none'}")
+    level, precision, cache = (
+        o.build[k] for k in ("optimization_level", "precision", "timing_cache")
+    )
+    print(f"Optimization level: {level}; precision: {precision}; timing cache: {cache or 'none'}")
     start = time.perf_counter()
     with build_progress() as progress:
         trace = Trace(progress=progress)

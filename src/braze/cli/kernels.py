@@ -44,6 +44,7 @@ def lower_model(args: argparse.Namespace, trace: Trace) -> Build:
     given = build_keywords(args)
     backend = find_backend(given["target"], given["threads"] or available_threads())
     config = BuildConfig(
+        precision=given["precision"],
         optimization_level=given["optimization_level"],
         timing_cache=given["timing_cache"],
         debug=given["debug"],

@@ -166,6 +166,8 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
         help="worker threads of a run (0, the default: all processors)")  # fmt: skip
     add("--target", metavar="NAME", default="cpu",
         help="cpu (the default), cpu:avx2, cuda, cuda:sm_90, reference")  # fmt: skip
+    add("--precision", metavar="NAME", default="fp32",
+        help="fp32 (the default), or tf32: factors of 11 bits on a GPU")  # fmt: skip
     add("--builderOptimizationLevel", type=int, default=3, metavar="0..5",
         help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
     add("--timingCacheFile", type=file_name, metavar="FILE",
@@ -184,6 +186,7 @@ def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "threads": args.threads,
         "target": args.target,
+        "precision": args.precision,
         "shapes": shapes,
         "values": _build_values(args),
         "optimization_level": args.builderOptimizationLevel,
@@ -250,6 +253,8 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
             "--saveEngine, --values and the min/opt/max shapes belong to a build; "
             "leave them out with --loadEngine and give --shapes"
         )
+    if args.precision == "tf32" and "--noTF32" in (args.ignored or ()):
+        raise ConfigError("--precision=tf32 and --noTF32 contradict each other; leave one out")
     _check_numbers(args)
     return ExecOptions(
         onnx=args.onnx or "",
