@@ -98,7 +98,7 @@ def test_code_of_another_card(tmp_path: Path) -> None:
 
 def test_code_that_the_driver_refuses(saved: Path) -> None:
     plan = braze.load(saved).plan
-    broken = replace(plan.modules[-1], code=b"\x7fELF" + bytes(200))
+    broken = replace(plan.modules[-1], code=b"no code of a GPU\0")
     before = free_memory_if_alone()
     for _ in range(3):
         with pytest.raises(braze.CompileError, match="refuses a piece of GPU code"):
@@ -186,10 +186,10 @@ def test_no_memory_for_what_is_measured() -> None:
     model = small_models.model(nodes, {"x": (1, ["n", 1 << 20])}, ["y"])
     most = (1 << 15, 1 << 20)  # 128 GiB in, and as much out
     shapes = {"x": ((1, 1 << 20), most, most)}
-    before = free_memory_if_alone()
+    before = free_memory()
     with pytest.raises(braze.ExecutionError, match="opt shapes do not fit"):
         braze.build(model, target="cuda", shapes=shapes, optimization_level=3)
-    assert before - free_memory_if_alone() <= POOLS
+    assert before - free_memory() <= POOLS
     built = braze.build(model, target="cuda", shapes=shapes, optimization_level=2)
     x = np.ones((2, 1 << 20), np.float32)
     np.testing.assert_array_equal(built({"x": x})["y"], -x)
