@@ -17,12 +17,13 @@ import numpy as np
 import onnx
 
 import braze
-from braze.codegen.cuda.backend import CudaBackend
+from braze.codegen.cuda.backend import HOPPER, CudaBackend
 from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.layout import GluonTile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.target import CudaTarget
+from braze.codegen.cuda.triton.cubin import file_of
 from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
 from braze.codegen.reference.run import run_kernel
 from braze.core.config import EFFORTS
@@ -39,6 +40,8 @@ from tests.meta import small_models
 ENV = {"n": 3}
 TOLERANCE = 3e-2  # of what is computed at all: test_templates.py has the accuracy
 NESTS = ("softmax", "scan", "scatter-add", "argmax-rows", "embedding", "bias-odd")
+# before the places in a file where warps are told which part of a specialized kernel is theirs
+SWITCH = "switch"
 WIDTH = 64
 WEIGHT_BYTES = WIDTH * WIDTH * 4
 GLUON = {
@@ -84,11 +87,16 @@ def run_nest(case: Case) -> None:
 
 
 def run_gluon(tile: GluonTile) -> None:
-    kernel = typed(harness.matmul((), 70, 72, 136, kind="residual"), F16)
-    run_anchor(kernel, (gluon_source(kernel, tile),))
-    conv = harness.conv(2, 9, 9, (72, 40), (3, 3), pads=(1, 1, 1, 1), kind="residual")
+    product = typed(harness.matmul((), 70, 72, 136, kind="residual"), F16)
+    plain = harness.conv(2, 9, 9, (72, 40), (3, 3), pads=(1, 1, 1, 1), kind="residual")
     boxed = replace(tile, height=4, width=4)
-    run_anchor(typed(conv, F16), (gluon_source(typed(conv, F16), boxed),))
+    for kernel, t in ((product, tile), (typed(plain, F16), boxed)):
+        source = gluon_source(kernel, t)
+        name, text = file_of(source, HOPPER)
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.startswith(f"def {source.entry}(") or "gl.warp_specialize(" in line:
+                print(f"{SWITCH} {name}:{number}")
+        run_anchor(kernel, (source,))
 
 
 def run_runtime() -> None:

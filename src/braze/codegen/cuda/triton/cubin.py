@@ -56,8 +56,8 @@ class Cubin:
     threads: int
 
 
-def function_of(source: TritonSource, capability: int = 0) -> Any:
-    """The Triton function of `source` (Triton reads the text of functions from their file).
+def file_of(source: TritonSource, capability: int = 0) -> tuple[str, str]:
+    """The name and the text of the file that has the function of `source`.
 
     Capability 0 is for the interpreter, which knows no overlapping launches.
     """
@@ -65,7 +65,12 @@ def function_of(source: TritonSource, capability: int = 0) -> Any:
     if not source.maps:
         header += OVERLAPPING if capability >= OVERLAP else IN_TURN
     text = header + "\n\n" + source.text
-    name = f"<braze {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}>"
+    return f"<braze {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}>", text
+
+
+def function_of(source: TritonSource, capability: int = 0) -> Any:
+    """The Triton function of `source` (Triton reads the text of functions from their file)."""
+    name, text = file_of(source, capability)
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     space: dict[str, Any] = {"__name__": "braze_generated"}
     exec(compile(text, name, "exec"), space)
