@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.cuda.triton.nests import nest_sources
 from braze.codegen.reference.run import run_kernel
 from braze.core.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, U64, DType
@@ -24,6 +25,8 @@ from braze.expr.scalar import (
     load,
     unary,
 )  # fmt: skip
+from braze.ops.pointwise.activation import Activation
+from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.gpu.launching import run
 
 Array = np.ndarray[Any, Any]
@@ -104,3 +107,12 @@ def test_operations(op: str, operands: int, dtype: DType) -> None:
 def test_conversions(source: DType, target: DType) -> None:
     x = operand(source, False)
     compare(pointwise(cast(load(0, (axis(0),), source), target), source), [x], 0)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize("op", FORMS, ids=str)
+def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType, alone: bool) -> None:
+    kernel = form_kernel(op, dtype, alone)
+    (got,), _ = run(nest_sources(kernel, 256, 1, 4), [every_value(dtype)], kernel.outputs, {})
+    check_form(op, dtype, alone, got)

@@ -26,15 +26,15 @@ from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, evaluate, static, sym
 from braze.core.dtypes import BF16, F16, F32, I8, I32, I64, U64, DType
-from braze.core.elements import stored
-from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
-from braze.expr.scalar import axis, cast, hole, load
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import hole
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec, ConvSpec, Operand, SelectSpec
-from braze.ops.pointwise.activation import Activation, Gelu
+from braze.ops.pointwise.activation import Activation
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import Window, depthwise
 from tests.codegen.cuda.bounds import Bound, kernel_bound
+from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import Array, run
 from tests.codegen.cuda.typed import typed
 from tests.codegen.loops.kernels import Case, cases
@@ -50,22 +50,6 @@ def test_nests(case: Case, columns: int) -> None:
     assert status == 0
     for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):
         np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=2e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["none", "tanh"])
-def test_every_gelu_of_a_float16_is_within_a_rounding(kind: str) -> None:
-    """|x / 2 * (error of erf)| < 6e-7 and of tanh less than |x| * 1.5e-7 where that is not zero,
-    then one rounding."""
-    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-    wide = cast(load(0, (axis(0),), F16), F32)
-    store = Store(0, (axis(0),), cast(Gelu(kind).expr(wide), F16))
-    spec = TensorSpec(F16, (1 << 16,))
-    kernel = LoopKernel((spec,), (spec,), (LoopNest((1 << 16,), (), (), (store,)),))
-    (got,), _ = run(nest_sources(kernel, 1024, 1, 4), [x], kernel.outputs, {})
-    with np.errstate(all="ignore"):
-        want = Gelu(kind).apply(x.astype(np.float64))
-        want = np.where(want == 0, 0, want).astype(np.float16)
-    np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=2**-10, atol=2e-6)
 
 
 def _compare(
@@ -323,28 +307,12 @@ def test_selections(
     np.testing.assert_array_equal(got, run_kernel(kernel, [x], env)[0])
 
 
+@pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
 @pytest.mark.parametrize("op", FORMS, ids=str)
-def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType) -> None:
-    """Every finite float16, and infinities and NaN: at most one unit from the float64 value."""
-    bits = np.arange(0, 1 << 16, dtype=np.uint32)
-    x = bits.astype(np.uint16).view(np.float16).astype(np.float32)
-    if dtype is BF16:
-        x = (bits << 16).view(np.float32)
-    x = stored(x.astype(dtype.numpy), dtype)
-    value = cast(op.expr(cast(load(0, (axis(0),), dtype), F32)), dtype)
-    spec = TensorSpec(dtype, (len(x),))
-    kernel = LoopKernel(
-        (spec,), (spec,), (LoopNest((len(x),), (), (), (Store(0, (axis(0),), value),)),)
-    )
+def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType, alone: bool) -> None:
+    kernel = form_kernel(op, dtype, alone)
     (source,) = nest_sources(kernel, 1 << 16, 1, 4)
     assert "tl.exp2" in source.text
-    (got,), _ = run([source], [x], [spec], {})
-    with np.errstate(all="ignore"):
-        want = op.apply(x.astype(np.float64))
-    digits = 11 if dtype is F16 else 8
-    finite = np.isfinite(want) & (np.abs(want) < 65504)
-    unit = np.maximum(np.abs(want) * 2.0 ** (1 - digits), 2.0**-24)
-    off = np.abs(got.astype(np.float64) - want)[finite] / unit[finite]
-    assert off.max() <= 1, (x[finite][off.argmax()], want[finite][off.argmax()])
-    np.testing.assert_array_equal(np.isnan(got.astype("f8")), np.isnan(want))
+    (got,), _ = run([source], [every_value(dtype)], kernel.outputs, {})
+    check_form(op, dtype, alone, got)

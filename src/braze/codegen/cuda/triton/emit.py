@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braze.codegen.cuda.triton.arith import TritonArith
-from braze.codegen.cuda.triton.halves import half_form
-from braze.codegen.cuda.triton.rough import ROUGH, rough_nodes
-from braze.codegen.cuda.triton.scalars import PRIMITIVES, register_type, settle
+from braze.codegen.cuda.triton.halves import short_forms
+from braze.codegen.cuda.triton.scalars import PRIMITIVES, register_type
 from braze.codegen.cuda.triton.source import Val
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, BOOL, F16, I64
@@ -69,7 +68,7 @@ class Emitter:
         self.tensors = tensors
         self.extents = extents
         self.guards = load_guards(roots)
-        self.rough = rough_nodes(roots)
+        self.short = short_forms(roots)
         self.sizes = sizes
 
     def size(self, d: Dim) -> Val:
@@ -88,7 +87,7 @@ class Emitter:
                 continue
             guard = self.guards.get(e) if e.op == "load" else None
             needs = (*e.args, *([guard] if guard is not None else []))
-            short = half_form(e)
+            short = self.short.get(e)
             if short is not None:
                 needs = short[1:]
             todo = [x for x in needs if x not in scope.done]
@@ -96,8 +95,7 @@ class Emitter:
                 stack.extend(todo)
                 continue
             if short is not None:
-                value = short[0](self.a, scope.done[short[1]])
-                scope.done[e] = settle(self.a, e.dtype, value)
+                scope.done[e] = short[0](self.a, scope.done[short[1]])
             else:
                 scope.done[e] = self._one(e, scope)
             stack.pop()
@@ -128,8 +126,6 @@ class Emitter:
                 return self.a.put(
                     f"{args[0]} {'//' if e.op == 'floordiv' else '%'} {args[1]}", args[0].type
                 )
-        if e in self.rough:
-            return ROUGH[e.op](self.a, *args)
         return PRIMITIVES[e.op](self.a, e, *args)
 
     def _matched(self, e: Expr, args: list[Val]) -> list[Val]:

@@ -2,13 +2,15 @@
 
 The forms of braze.expr.decompose are good to the last place of float32. They cost dozens of
 instructions, on every element of a product's result as much as its multiplications. What is rounded
-to 11 bits or fewer needs a third of them, and the hardware's own power of two.
+to 11 bits or fewer needs a third of them, and the hardware's own power of two. They are off by
+2**-17 of the value at most, and by 1.3e-6 where the value is not large itself, so that sums and
+products of them in float32 may come before the rounding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from braze.codegen.cuda.triton.arith import TritonArith
@@ -63,15 +65,56 @@ FORMS: Final[Mapping[Activation, Callable[[TritonArith, Val], Val]]] = {
     Gelu(): _gelu, Gelu("tanh"): _tanh_gelu, Silu(): _silu, Sigmoid(): _sigmoid,
 }  # fmt: skip
 MARKS: Final = {"erf", "tanh", "exp"}  # what all of them contain, in their exact forms
+ENDS: Final = {"mul", "div"}  # their last operations
 DEPTH: Final = 4  # of the operand below the last operation, in any of these expressions
 
 
-def half_form(e: Expr) -> tuple[Callable[[TritonArith, Val], Val], Expr] | None:
-    """The short form of `e` and its operand, where `e` is one of FORMS, rounded to a half type."""
-    if e.op != "cast" or e.dtype not in (F16, BF16) or e.args[0].dtype is not F32:
-        return None
-    level: tuple[Expr, ...] = e.args
-    parts = dict.fromkeys(level)
+Form = Callable[[TritonArith, Val], Val]
+
+
+def short_forms(roots: Sequence[Expr]) -> dict[Expr, tuple[Form, Expr]]:
+    """Of the nodes below `roots` that may take a short form, that form and its operand: each is one
+    of FORMS, and nothing sees it before it is rounded to a half type."""
+    users = _users(roots)
+    kept, narrow = set(roots), dict[Expr, bool]()
+
+    def ends_narrow(e: Expr) -> bool:
+        """Whether every use of `e` is rounded, after sums and products in float32 at most."""
+        if e not in narrow:
+            narrow[e] = e not in kept and all(
+                (u.op == "cast" and u.dtype in (F16, BF16))
+                or (u.dtype is F32 and u.op in ("add", "sub", "mul") and ends_narrow(u))
+                for u in users[e]
+            )  # fmt: skip
+        return narrow[e]
+
+    found = {}
+    for e in users:
+        if e.dtype is F32 and e.op in ENDS and ends_narrow(e):
+            form = _form_of(e)
+            if form is not None:
+                found[e] = form
+    return found
+
+
+def _users(roots: Sequence[Expr]) -> dict[Expr, list[Expr]]:
+    """What uses each expression below `roots` as an operand."""
+    users: dict[Expr, list[Expr]] = {e: [] for e in roots}
+    todo = list(users)
+    while todo:
+        e = todo.pop()
+        for x in e.args:
+            if x not in users:
+                users[x] = []
+                todo.append(x)
+            users[x].append(e)
+    return users
+
+
+def _form_of(e: Expr) -> tuple[Form, Expr] | None:
+    """The form that computes what `e` computes, and its operand."""
+    level: tuple[Expr, ...] = (e,)
+    parts: dict[Expr, None] = {}
     for _ in range(DEPTH):
         level = tuple(x for part in level if part.op != "load" for x in part.args)
         parts.update(dict.fromkeys(level))
@@ -81,6 +124,6 @@ def half_form(e: Expr) -> tuple[Callable[[TritonArith, Val], Val], Expr] | None:
         if x.dtype is not F32 or x.op == "const":
             continue
         for op, form in FORMS.items():
-            if op.expr(x) == e.args[0]:
+            if op.expr(x) == e:
                 return form, x
     return None
