@@ -3,9 +3,7 @@
 
 #include <vector>
 
-#include "check.h"
-#include "cuda_stub.h"
-#include "plan_builder.h"
+#include "cuda_use.h"
 
 namespace braze::test {
 
@@ -25,36 +23,24 @@ std::string cuda_counters();
 std::string cuda_many_weights();
 constexpr int64_t kManyWeights = 12 * 8 << 10;
 
-// Calls that may fail one after the other: the first failure ends a use, all is destroyed.
-struct CudaUse {
-  explicit CudaUse(const std::string& bytes) : file(bytes), size(bytes.size()) {}
-  ~CudaUse() { end(); }
-  CudaUse(const CudaUse&) = delete;
-  CudaUse& operator=(const CudaUse&) = delete;
-
-  braze_status load() {
-    const braze_engine_options options = {sizeof(options), 1, BRAZE_BORROW, weight_budget};
-    return braze_engine_load_with(nullptr, file.data, size, &options, &engine);
-  }
-  braze_status create(int32_t extra_streams = -1, int32_t priority = 0) {
-    const braze_context_options options = {sizeof(options), -1, priority, extra_streams};
-    return braze_context_create_with(engine, &options, &context);
-  }
+// A use of these networks, which says what y must be: times_x x + times_w w.
+struct CudaUse : EngineUse {
+  using EngineUse::EngineUse;
 
   // Right results, or a status.
   braze_status run(int64_t rows, float first = 1.F, int32_t flags = 0,
                    braze_run_times* times = nullptr) {
     std::vector<float> x(static_cast<size_t>(rows * kCudaColumns), first);
     std::vector<float> y(x.size(), -1.F);
-    const int64_t dims[] = {rows, kCudaColumns};
-    const auto bytes = static_cast<int64_t>(x.size() * 4);
-    const braze_memory memory[] = {{x.data(), bytes}, {y.data(), bytes}};
     braze_run_options options = {};
     options.struct_size = sizeof(options);
     options.flags = flags;
     options.times = times;
-    const braze_status status = braze_context_run(context, dims, 2, memory, 2, &options);
-    if (status == BRAZE_OK) CHECK(is_right(y.data(), y.size(), first));
+    if (profiles) options.profile = [](void*, int32_t, int64_t) {};
+    const braze_status status = run_on({rows, kCudaColumns}, {&x, &y}, &options);
+    for (size_t i = 0; status == BRAZE_OK && i < y.size(); ++i) {
+      CHECK(y[i] == times_x * first + times_w * static_cast<float>(i));
+    }
     return status;
   }
   static bool is_right(const float* y, size_t count, float first = 1.F) {
@@ -64,18 +50,8 @@ struct CudaUse {
     return true;
   }
 
-  void end() {
-    braze_context_destroy(context);
-    braze_engine_destroy(engine);
-    context = nullptr;
-    engine = nullptr;
-  }
-
-  AlignedCopy file;
-  const uint64_t size;
-  int64_t weight_budget = -1;
-  braze_engine* engine = nullptr;
-  braze_context* context = nullptr;
+  float times_x = 3, times_w = 3;
+  bool profiles = false;
 };
 
 // Memory of an engine's device or pinned memory.
@@ -91,10 +67,6 @@ struct CudaBuffer {
   braze_buffer* buffer = nullptr;
   float* data = nullptr;
 };
-
-inline bool says(const char* text) {
-  return std::string(braze_last_error()).find(text) != std::string::npos;
-}
 
 // Lines of the stub's log that start with `line`.
 int count_of(const char* line);

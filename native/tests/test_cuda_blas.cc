@@ -1,32 +1,14 @@
 // Products by cuBLASLt, with a library that multiplies on the streams of the driver for tests.
-#include <dlfcn.h>
-
 #include <cstdlib>
 #include <functional>
 
-#include "check.h"
-#include "cuda_stub.h"
-#include "plan_builder.h"
+#include "cuda_use.h"
 
 namespace {
 
 using namespace braze::test;
 
-// The controls of the library; null before the runtime may find it.
-struct Stub {
-  template <class F>
-  static F find(const char* name) {
-    void* const library = dlopen(BLAS_STUB_FOLDER "/libcublasLt.so.13", RTLD_NOW);
-    CHECK(library);
-    void* const symbol = dlsym(library, name);
-    CHECK(symbol);
-    return reinterpret_cast<F>(symbol);
-  }
-  static int live() { return find<int (*)()>("blas_stub_live")(); }
-  static void fail(int64_t call) { find<void (*)(int64_t)>("blas_stub_fail")(call); }
-  static void refuse(int status) { find<void (*)(int)>("blas_stub_refuse_algorithms")(status); }
-};
-
+constexpr LibraryStub kLibrary{BLAS_STUB_FOLDER "/libcublasLt.so.13", "blas_stub"};
 constexpr int64_t kM = 5, kN = 4, kK = 3, kBatch = 2;
 
 struct Form {
@@ -80,18 +62,10 @@ std::string engine_of(const Form& f) {
   return b.engine();
 }
 
-struct Use {
-  explicit Use(const std::string& bytes) : file(bytes), size(bytes.size()) {}
-  ~Use() {
-    braze_context_destroy(context);
-    braze_engine_destroy(engine);
-  }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
+struct Use : EngineUse {
+  using EngineUse::EngineUse;
 
-  braze_status load() { return braze_engine_load_memory(file.data, size, BRAZE_BORROW, 1, &engine); }
-
-  braze_status run(const Form& f) {
+  braze_status run(const Form& f = {}) {
     const auto filled = [](size_t count, float step) {
       std::vector<float> v(count);
       for (size_t i = 0; i < count; ++i) v[i] = static_cast<float>(i % 7) * step - 2.F;
@@ -99,14 +73,8 @@ struct Use {
     };
     std::vector<float> x = filled(kBatch * kM * kK, 1), w = filled(kBatch * kK * kN, 1);
     std::vector<float> bias = filled(kN, 2), r = filled(kBatch * kM * kN, 3), y(r.size(), -9);
-    const auto bytes = [](const std::vector<float>& v) { return static_cast<int64_t>(v.size() * 4); };
-    const braze_memory memory[] = {{x.data(), bytes(x)}, {w.data(), bytes(w)},
-                                   {bias.data(), bytes(bias)}, {r.data(), bytes(r)},
-                                   {y.data(), bytes(y)}};
-    const int64_t dims[] = {kBatch, kM, kK, kBatch, kK, kN, kN, kBatch, kM, kN};
-    braze_status status = BRAZE_OK;
-    if (!context) status = braze_context_create(engine, -1, &context);
-    if (status == BRAZE_OK) status = braze_context_run(context, dims, 10, memory, 5, nullptr);
+    const braze_status status =
+        run_on({kBatch, kM, kK, kBatch, kK, kN, kN, kBatch, kM, kN}, {&x, &w, &bias, &r, &y});
     for (int64_t i = 0; status == BRAZE_OK && i < kBatch * kM * kN; ++i) {
       const int64_t b = i / (kM * kN), row = i / kN % kM, column = i % kN;
       float sum = 0;
@@ -122,30 +90,11 @@ struct Use {
     }
     return status;
   }
-
-  AlignedCopy file;
-  const uint64_t size;
-  braze_engine* engine = nullptr;
-  braze_context* context = nullptr;
 };
-
-void refused(const Form& f, braze_status status, const char* text) {
-  Use use(engine_of(f));
-  const braze_status got = use.load();
-  if (got != status || std::string(braze_last_error()).find(text) == std::string::npos) {
-    stop(__FILE__, __LINE__, braze::cat(got, ": ", braze_last_error()));
-  }
-}
-
-void check_clean() {
-  if (*stub_live()) stop(__FILE__, __LINE__, stub_live());
-  if (*stub_violations()) stop(__FILE__, __LINE__, stub_violations());
-  CHECK(Stub::live() == 0);
-}
 
 // Without the library there is one error; then its folder is told, or stands in the environment.
 void test_where_it_is_found() {
-  refused({}, BRAZE_ERROR_TARGET, "libcublasLt.so.13 is not found here; install it");
+  refused(engine_of({}), BRAZE_ERROR_TARGET, "libcublasLt.so.13 is not found here; install it");
   CHECK(setenv("BRAZE_CUDA_LIBRARIES", "/nowhere:" BLAS_STUB_FOLDER, 1) == 0);
   {
     Use use(engine_of({}));
@@ -157,7 +106,7 @@ void test_where_it_is_found() {
     Use use(engine_of({}));
     CHECK_OK(use.load());
   }
-  check_clean();
+  kLibrary.check_clean();
 }
 
 void test_all_forms() {
@@ -172,7 +121,7 @@ void test_all_forms() {
     CHECK_OK(use.run(f));
     CHECK_OK(use.run(f));  // the graph again
   }
-  check_clean();
+  kLibrary.check_clean();
 }
 
 void test_what_is_refused() {
@@ -181,46 +130,27 @@ void test_what_is_refused() {
     change(f);
     return f;
   };
-  refused(with([](Form& f) { f.version = 120805; }), BRAZE_ERROR_TARGET, "libcublasLt.so.12");
-  refused(with([](Form& f) { f.version = 130100; }), BRAZE_ERROR_TARGET,
+  const auto not_run = "does not run the algorithm";
+  refused(engine_of(with([](Form& f) { f.version = 120805; })), BRAZE_ERROR_TARGET,
+          "libcublasLt.so.12");
+  refused(engine_of(with([](Form& f) { f.version = 130100; })), BRAZE_ERROR_TARGET,
           "tuned for cuBLASLt 13.1.0 and the one here is 13.0.2");
-  refused(with([](Form& f) { f.first_byte = "b5"; }), BRAZE_ERROR_TARGET, "does not run the algorithm");
-  refused(with([](Form& f) { f.first_byte = "g5"; }), BRAZE_ERROR_FORMAT, "not hexadecimal");
-  refused(with([](Form& f) { f.activation = "swish"; }), BRAZE_ERROR_VERSION, "swish");
-  refused(with([](Form& f) { f.dtype = "int64"; }), BRAZE_ERROR_VERSION, "int64");
-  refused(with([](Form& f) { f.workspace = 128; }), BRAZE_ERROR_TARGET, "does not run the algorithm");
-  refused(with([](Form& f) { f.bias_slot = 5; }), BRAZE_ERROR_FORMAT, "no such buffer");
-  refused(with([](Form& f) { f.rows_of_right = int64_t{1} << 40; }), BRAZE_ERROR_FORMAT, "outside");
+  refused(engine_of(with([](Form& f) { f.first_byte = "b5"; })), BRAZE_ERROR_TARGET, not_run);
+  refused(engine_of(with([](Form& f) { f.first_byte = "g5"; })), BRAZE_ERROR_FORMAT,
+          "not hexadecimal");
+  refused(engine_of(with([](Form& f) { f.activation = "swish"; })), BRAZE_ERROR_VERSION, "swish");
+  refused(engine_of(with([](Form& f) { f.dtype = "int64"; })), BRAZE_ERROR_VERSION, "int64");
+  refused(engine_of(with([](Form& f) { f.workspace = 128; })), BRAZE_ERROR_TARGET, not_run);
+  refused(engine_of(with([](Form& f) { f.bias_slot = 5; })), BRAZE_ERROR_FORMAT, "no such buffer");
+  refused(engine_of(with([](Form& f) { f.rows_of_right = int64_t{1} << 40; })),
+          BRAZE_ERROR_FORMAT, "outside");
   for (const auto& small : {with([](Form& f) { f.workspace = f.workspace_room + 1; }),
                             with([](Form& f) { f.rows_of_right = kK + 1; })}) {
     Use use(engine_of(small));
     CHECK_OK(use.load());
-    CHECK(use.run(small) == BRAZE_ERROR_FORMAT);
-    CHECK(std::string(braze_last_error()).find("too small") != std::string::npos);
+    CHECK(use.run(small) == BRAZE_ERROR_FORMAT && says("too small"));
   }
-  check_clean();
-}
-
-// Every call of the library that can fail: one typed error, and nothing is left.
-void test_failures_at_every_call() {
-  for (int64_t call = 1;; ++call) {
-    bool failed = false;
-    {
-      Use use(engine_of({}));
-      Stub::fail(call);
-      braze_status status = use.load();
-      if (status == BRAZE_OK) status = use.run({});
-      failed = status != BRAZE_OK;
-      if (failed) CHECK(status == BRAZE_ERROR_EXECUTION || status == BRAZE_ERROR_TARGET);
-      Stub::fail(0);
-      if (failed && use.context) CHECK_OK(use.run({}));  // it works again
-    }
-    check_clean();
-    if (!failed) {
-      CHECK(call == 21);  // 18 when it is loaded, 2 in the run
-      break;
-    }
-  }
+  kLibrary.check_clean();
 }
 
 }  // namespace
@@ -230,6 +160,6 @@ int main() {
   test_where_it_is_found();
   test_all_forms();
   test_what_is_refused();
-  test_failures_at_every_call();
+  fail_at_every_call<Use>(kLibrary, engine_of({}), 20);  // 18 when it is loaded, 2 in the run
   return 0;
 }

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from braze.codegen.reference.memory import View, overlap
-from braze.core.dtypes import (
-    BF16,
-    BOOL,
-    F16,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    U64,
-    DType,
-)
+from braze.core.dtypes import DType
 from braze.core.elements import numbers
 from braze.core.errors import EngineFormatError, EngineVersionError, TargetError
 from braze.engine.checks import require
@@ -34,7 +19,6 @@ from braze.engine.steps import LibraryCall
 from braze.ops.index.topk import sorted_order
 
 Array = np.ndarray[Any, Any]
-_COMPARED: Final = frozenset({F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, BOOL})
 
 
 class Routine(Protocol):
@@ -125,7 +109,7 @@ def find_routine(plan: Plan, step: LibraryCall) -> Routine:
     routine: Routine = NonZero(dtype)
     if kind is TopK:
         routine = TopK(dtype, _attribute(step, "largest", bool, "true or false"))
-    if dtype not in _COMPARED:
+    if dtype.is_narrow:  # nothing compares these
         raise _unknown(step, "routine for this element type")
     return routine
 
