@@ -88,12 +88,6 @@ FAMILIES: Final[Mapping[str, Family]] = {
     }, gives="b"),
     "where": Family("pointwise", {"Where": p.where}),
     "cast": Family("pointwise", {"Cast": p.cast, "CastLike": p.cast_like}),
-    "quantized": Family("pointwise", {
-        "QuantizeLinear": q.quantize, "DequantizeLinear": q.dequantize, "there": q.rounded,
-        "DynamicQuantizeLinear": q.dynamic, "MatMulInteger": q.matmul_integer,
-        "ConvInteger": q.conv_integer, "QLinearMatMul": q.qlinear_matmul,
-        "QLinearConv": q.qlinear_conv,
-    }, takes="fi", gives="fi"),
     # ------------------------------------------------------------------ views
     "reshape": Family("view", {
         "Reshape": v.reshape, "computed": v.reshape_by_shape, "Flatten": v.flatten,
@@ -194,6 +188,35 @@ FAMILIES: Final[Mapping[str, Family]] = {
 # Families of ops that came when stretches of numbers had been run: only numbers from FIRST_LATER
 # on (graphs.py) draw from them, so that those before it are the graphs they were.
 LATER: Final[Mapping[str, Family]] = {
+    "quantized": Family("pointwise", {
+        "QuantizeLinear": q.quantize, "DequantizeLinear": q.dequantize,
+        "DynamicQuantizeLinear": q.dynamic,
+        "com.microsoft.QuantizeLinear": q.contributed_linear("QuantizeLinear"),
+        "com.microsoft.DequantizeLinear": q.contributed_linear("DequantizeLinear"),
+        "com.microsoft.MatMulNBits": q.matmul_nbits,
+        "com.microsoft.GatherBlockQuantized": q.gather_blocks,
+    }, takes="fi", gives="fi"),
+    "integers": Family("anchor", {
+        "MatMulInteger": q.matmul_integer, "ConvInteger": q.conv_integer,
+        "QLinearMatMul": q.qlinear_matmul, "QLinearConv": q.qlinear_conv,
+        "com.microsoft.QLinearConv": q.channels_last_conv,
+        "com.microsoft.QGemm": q.qgemm,
+        "com.microsoft.MatMulIntegerToFloat": q.matmul_integer_to_float,
+        "com.microsoft.DynamicQuantizeMatMul": q.dynamic_quantize_matmul,
+    }, (2, 3, 4, 5), takes="fi", gives="fi"),
+    "codes": Family("pointwise", {
+        "com.microsoft.QLinearAdd": q.qlinear_pair("QLinearAdd"),
+        "com.microsoft.QLinearMul": q.qlinear_pair("QLinearMul"),
+        "com.microsoft.QLinearConcat": q.qlinear_concat,
+        "com.microsoft.QLinearWhere": q.qlinear_where,
+        "com.microsoft.QLinearSigmoid": q.qlinear_one("QLinearSigmoid"),
+        "com.microsoft.QLinearLeakyRelu": q.qlinear_one("QLinearLeakyRelu", alpha=[0.01, 0.3]),
+        "com.microsoft.QLinearSoftmax": q.qlinear_one(
+            "QLinearSoftmax", axis=[-1, 0], opset=[11, 13]
+        ),
+        "com.microsoft.QLinearAveragePool": q.qlinear_pool,
+        "com.microsoft.QLinearGlobalAveragePool": q.qlinear_global_pool,
+    }, takes="fi", gives="fi"),
     "contributed": Family("pointwise", {
         "com.microsoft.Gelu": c.plain("Gelu"), "com.microsoft.BiasGelu": c.biased("BiasGelu"),
         "com.microsoft.FastGelu": c.fast_gelu, "com.microsoft.QuickGelu": c.quick_gelu,

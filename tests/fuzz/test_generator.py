@@ -100,7 +100,7 @@ def test_three_hundred_numbers_cover_ops_and_extremes() -> None:
     pairs = set().union(*(m.pairs() for m in mades))
     epilogues = {e for m in mades for e in m.epilogues}
     ops = set().union(*(m.ops() for m in mades))
-    assert len(pairs) > 0.8 * len(FAMILIES) ** 2
+    assert len(pairs) > 0.85 * len(FAMILIES) ** 2
     assert len(epilogues) > 0.85 * len([1 for a in ANCHORS for f in FORMS if _possible(a, f)])
     plain = {name for domain, name in IMPORTERS if not domain}
     assert len(ops & plain) > 0.9 * len(plain)

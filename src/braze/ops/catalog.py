@@ -13,7 +13,8 @@ from braze.ops.norm import normalization_import
 from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
 from braze.ops.pool import pool, unpool
 from braze.ops.product import attention, conv, conv_transpose, deform_conv, einsum, fourier, matmul
-from braze.ops.quant import integer_import, linear_import
+from braze.ops.quant import contributed as quantized
+from braze.ops.quant import contributed_products, integer_import, linear_import, weights
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
 
@@ -198,4 +199,22 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "BiasGelu"): contributed_activations.gelu_importer("none"),
     ("com.microsoft", "FastGelu"): contributed_activations.gelu_importer("tanh"),
     ("com.microsoft", "QuickGelu"): contributed_activations.import_quick_gelu,
+    # --- com.microsoft: what its quantizers write ---
+    ("com.microsoft", "QuantizeLinear"): linear_import.import_quantize,
+    ("com.microsoft", "DequantizeLinear"): linear_import.import_dequantize,
+    ("com.microsoft", "QLinearConv"): integer_import.import_qlinear_conv,
+    ("com.microsoft", "QLinearAdd"): quantized.import_qlinear_add,
+    ("com.microsoft", "QLinearMul"): quantized.import_qlinear_mul,
+    ("com.microsoft", "QLinearConcat"): quantized.import_qlinear_concat,
+    ("com.microsoft", "QLinearWhere"): quantized.import_qlinear_where,
+    ("com.microsoft", "QLinearSigmoid"): quantized.import_qlinear_sigmoid,
+    ("com.microsoft", "QLinearLeakyRelu"): quantized.import_qlinear_leaky_relu,
+    ("com.microsoft", "QLinearSoftmax"): quantized.import_qlinear_softmax,
+    ("com.microsoft", "QLinearAveragePool"): quantized.import_qlinear_average_pool,
+    ("com.microsoft", "QLinearGlobalAveragePool"): quantized.import_qlinear_global_average_pool,
+    ("com.microsoft", "QGemm"): contributed_products.import_qgemm,
+    ("com.microsoft", "MatMulIntegerToFloat"): contributed_products.import_matmul_integer_to_float,
+    ("com.microsoft", "DynamicQuantizeMatMul"): contributed_products.import_dynamic_quantize_matmul,
+    ("com.microsoft", "MatMulNBits"): weights.import_matmul_nbits,
+    ("com.microsoft", "GatherBlockQuantized"): weights.import_gather_block_quantized,
 }

@@ -37,7 +37,7 @@ def find_schema(op_type: str, domain: str, opset: int) -> Any | None:
 def find_signature(op_type: str, domain: str, opset: int) -> Signature | None:
     """The Signature of an op, or None for ops without a (current) schema."""
     if domain == contributed.DOMAIN:
-        return contributed.SIGNATURES.get(op_type)
+        return contributed.SIGNATURES.get(op_type) or contributed.QUANTIZED.get(op_type)
     schema = find_schema(op_type, domain, opset)
     if schema is None or schema.deprecated:
         return None

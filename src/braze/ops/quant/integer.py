@@ -204,10 +204,12 @@ class Requantize(Op):
     """q = saturate(round(float32(sum) * scale) + zero_point), ties to even.
 
     Inputs: int32 sums, a float32 scale and a zero point (or none), which broadcast to them; `to`
-    is an 8-bit type.
+    is an 8-bit type. offset_first: the zero point is added before it is rounded, so that a tie
+    goes to the even code.
     """
 
     to: DType
+    offset_first: bool = False
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
         x, scale = type_of(inputs, 0), type_of(inputs, 1)
@@ -222,13 +224,16 @@ class Requantize(Op):
         scale = array_of(inputs, 1)
         wide = np.result_type(scale.dtype, np.float32)
         with np.errstate(all="ignore"):
-            q = np.rint(array_of(inputs, 0).astype(wide) * scale)
-        if inputs[2] is not None:
-            q = q + inputs[2].astype(wide)
+            q = array_of(inputs, 0).astype(wide) * scale
+            offset = 0 if inputs[2] is None else inputs[2].astype(wide)
+            q = np.rint(q + offset) if self.offset_first else np.rint(q) + offset
         return (saturate_array(q, self.to, self.to.bits),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
-        q = unary("round", binary("mul", cast(hole(0, I32), F32), hole(1, F32)))
-        if len(inputs) > 2 and inputs[2] is not None:
-            q = binary("add", q, cast(hole(2, inputs[2].dtype), F32))
+        q = binary("mul", cast(hole(0, I32), F32), hole(1, F32))
+        offset = inputs[2] if len(inputs) > 2 else None
+        q = q if self.offset_first else unary("round", q)
+        if offset is not None:
+            q = binary("add", q, cast(hole(2, offset.dtype), F32))
+        q = unary("round", q) if self.offset_first else q
         return Pointwise(saturated(q, self.to, self.to.bits))
