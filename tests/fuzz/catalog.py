@@ -195,6 +195,7 @@ LATER: Final[Mapping[str, Family]] = {
         "com.microsoft.DequantizeLinear": q.contributed_linear("DequantizeLinear"),
         "com.microsoft.MatMulNBits": q.matmul_nbits,
         "com.microsoft.GatherBlockQuantized": q.gather_blocks,
+        "com.microsoft.QEmbedLayerNormalization": q.qembed,
     }, takes="fi", gives="fi"),
     "integers": Family("anchor", {
         "MatMulInteger": q.matmul_integer, "ConvInteger": q.conv_integer,
@@ -203,6 +204,7 @@ LATER: Final[Mapping[str, Family]] = {
         "com.microsoft.QGemm": q.qgemm,
         "com.microsoft.MatMulIntegerToFloat": q.matmul_integer_to_float,
         "com.microsoft.DynamicQuantizeMatMul": q.dynamic_quantize_matmul,
+        "com.microsoft.QAttention": q.qattention,
     }, (2, 3, 4, 5), takes="fi", gives="fi"),
     "codes": Family("pointwise", {
         "com.microsoft.QLinearAdd": q.qlinear_pair("QLinearAdd"),

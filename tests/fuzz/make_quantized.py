@@ -330,3 +330,30 @@ def channels_last_conv(s: Sketch, x: Ref) -> Ref:
     to = s.constant("float32", (), Fill("uniform", 1.0, 9.0)), _needed(s, a.dtype.name)
     return s.add1(MS + "QLinearConv", a, *_grid(s, a.dtype.name), w, *grid, *to,
                   channels_last=int(last), **attributes)  # fmt: skip
+
+
+def qattention(s: Sketch, x: Ref) -> Ref:
+    s.need(x.rank == 3 and static(x.shape[2]) and size(x, 2) > 0)
+    a, heads = _code(s, x), s.r.choice([1, 2])
+    width = 3 * heads * s.r.choice([3, 8])
+    w = _weight(s, (size(x, 2), width))
+    scale = s.constant("float32", (), Fill("uniform", 0.001, 0.01))
+    zeros = _needed(s, a.dtype.name), _needed(s, w.dtype.name)
+    bias = s.constant("float32", (width,))
+    return s.add1(MS + "QAttention", a, w, bias, _scale(s), scale, None, *zeros,
+                  num_heads=heads, unidirectional=s.r.choice([0, 1]))  # fmt: skip
+
+
+def qembed(s: Sketch, x: Ref) -> Ref:
+    """The largest of a few embeddings, added to the value."""
+    s.need(x.dtype.name == "float32")
+    ids = s.constant("int32", (2, 4), Fill("integers", 0, 8))
+    tables = [s.constant("uint8", shape, Fill("integers", 0, 255)) for shape in ((9, 16), (6, 16))]
+    both = [s.constant("uint8", (16,), Fill("integers", 0, 255)) for _ in range(2)]
+    scales = [s.constant("float32", (), SCALES) for _ in range(4)]
+    zeros = [s.constant("uint8", (), Fill("integers", 0, 9)) for _ in range(4)]
+    y = s.add(
+        MS + "QEmbedLayerNormalization", ids, None, *tables, None, *both, None, *scales[:2], None,
+        *scales[2:], *zeros[:2], None, *zeros[2:], outputs=2,
+    )[0]  # fmt: skip
+    return s.add1("Add", x, s.add1("ReduceMax", y, keepdims=0))

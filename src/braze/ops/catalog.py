@@ -14,7 +14,13 @@ from braze.ops.pointwise import activation, activation_import, cast, compare, co
 from braze.ops.pool import pool, unpool
 from braze.ops.product import attention, conv, conv_transpose, deform_conv, einsum, fourier, matmul
 from braze.ops.quant import contributed as quantized
-from braze.ops.quant import contributed_products, integer_import, linear_import, weights
+from braze.ops.quant import (
+    contributed_products,
+    integer_import,
+    linear_import,
+    transformer,
+    weights,
+)
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
 
@@ -217,4 +223,6 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "DynamicQuantizeMatMul"): contributed_products.import_dynamic_quantize_matmul,
     ("com.microsoft", "MatMulNBits"): weights.import_matmul_nbits,
     ("com.microsoft", "GatherBlockQuantized"): weights.import_gather_block_quantized,
+    ("com.microsoft", "QAttention"): transformer.import_qattention,
+    ("com.microsoft", "QEmbedLayerNormalization"): transformer.import_qembed_layer_norm,
 }

@@ -55,6 +55,11 @@ QUANTIZED: Final[Mapping[str, Signature]] = {
         3, 6, K="INT", N="INT", accuracy_level="INT", bits="INT", block_size="INT",
         weight_prepacked="INT",
     ),
+    "QAttention": _form(
+        5, 9, 2, do_rotary="INT", mask_filter_value="FLOAT", num_heads="INT",
+        past_present_share_buffer="INT", scale="FLOAT", unidirectional="INT",
+    ),
+    "QEmbedLayerNormalization": _form(18, 18, 2, optional=(1, 4, 7, 10, 15), epsilon="FLOAT"),
     "QGemm": _form(6, 9, alpha="FLOAT", transA="INT", transB="INT"),
     "QLinearAdd": _form(7, 8, optional=(2, 5)),
     "QLinearAveragePool": _form(
