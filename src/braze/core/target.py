@@ -52,7 +52,8 @@ class Preferences:
     patches is better a product of them; side_by_side: a kernel costs time by itself, so that small
     ones that do not read each other are better one; grouped_queries: attention has a template that
     takes several queries of a head together; unsigned_bytes: products of bytes take unsigned data
-    (by signed weights), not signed.
+    (by signed weights), not signed; lowest_hides: attention is computed in float32, and fast where
+    a mask is not read, so that a mask of the lowest numbers is none.
     """
 
     cheap_cost: int = 4
@@ -67,6 +68,7 @@ class Preferences:
     side_by_side: bool = False
     grouped_queries: bool = False
     unsigned_bytes: bool = True
+    lowest_hides: bool = False
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

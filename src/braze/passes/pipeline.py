@@ -16,6 +16,7 @@ from braze.passes.rules.fold_batchnorm import fold_batchnorm
 from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
 from braze.passes.rules.group_queries import group_queries
+from braze.passes.rules.known_masks import known_masks
 from braze.passes.rules.merge_siblings import merge_siblings
 from braze.passes.rules.multiply_bytes import multiply_bytes
 from braze.passes.rules.simplify_algebra import simplify_algebra
@@ -60,6 +61,7 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     *LAYOUT,
     canonicalize,
     *ATTENTION,
+    known_masks,
     group_queries,
     # what is left becomes what kernels are made of
     multiply_bytes,

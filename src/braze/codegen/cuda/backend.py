@@ -121,6 +121,7 @@ class CudaBackend:
             side_by_side=True,
             grouped_queries=True,
             unsigned_bytes=False,
+            lowest_hides=True,
         )
 
     @property
