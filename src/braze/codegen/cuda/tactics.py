@@ -76,7 +76,7 @@ def attention_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...
     if all(isinstance(d, int) for d in programs):
         found += [replace(t, split=split) for t in found for split in _key_splits(spec, t)]
     found.sort(key=lambda t: _attention_cost(spec, t))
-    kept = found[: 1 if effort.tactics == 1 else 2 * effort.tactics]
+    kept = found[: 1 if effort.tactics == 1 else 3 * effort.tactics]
     return tuple(tile_tactic("attention", t) for t in kept)
 
 
@@ -84,7 +84,7 @@ def _key_splits(spec: AttentionSpec, t: Tile) -> list[int]:
     """How many programs may share the keys of a tile: where tiles leave most of the card idle."""
     tiles = known(spec.batch) * known(spec.heads) * math.ceil(known(spec.q_len) / t.rows)
     steps = math.ceil(known(spec.kv_len) / t.columns)
-    return [s for s in (2, 4, 8, 16) if 2 * s <= steps and s * tiles <= 2 * MULTIPROCESSORS]
+    return [s for s in (2, 4, 8, 16) if s < steps and s * tiles <= 2 * MULTIPROCESSORS]
 
 
 def _attention_cost(spec: AttentionSpec, t: Tile) -> float:
