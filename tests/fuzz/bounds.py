@@ -30,6 +30,7 @@ from braze.ops.pointwise.cast import Cast
 from braze.ops.pool.pool import LpPool
 from braze.ops.pool.unpool import Det
 from braze.ops.product.conv import Conv
+from braze.ops.recurrent.recurrence import Recurrence
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
@@ -220,6 +221,9 @@ def _terms(node: Node, given: Mapping[Value, Array]) -> int:
     types = [None if v is None else v.type for v in node.inputs]
     if isinstance(node.op.lower(types, [v.type for v in node.outputs]), Pointwise):
         return 1
+    if isinstance(node.op, Recurrence):  # of a state's sums, over all steps
+        x, weight = list(given.values())[:2]
+        return int(max(1, len(x)) * weight.shape[-1])
     longest = max(max(a.shape, default=1) for a in given.values())
     second = [a for a in given.values() if a.ndim > 1]
     return max(1, longest, math.prod(second[1].shape[1:]) if len(second) > 1 else 1)

@@ -15,6 +15,7 @@ from tests.fuzz import make_contributed as c
 from tests.fuzz import make_nests as n
 from tests.fuzz import make_pointwise as p
 from tests.fuzz import make_quantized as q
+from tests.fuzz import make_recurrent as r
 from tests.fuzz import make_views as v
 from tests.fuzz.sketch import Ref, Sketch
 
@@ -223,6 +224,10 @@ LATER: Final[Mapping[str, Family]] = {
         "com.microsoft.Gelu": c.plain("Gelu"), "com.microsoft.BiasGelu": c.biased("BiasGelu"),
         "com.microsoft.FastGelu": c.fast_gelu, "com.microsoft.QuickGelu": c.quick_gelu,
     }, takes="f", gives="f"),
+    "recurrent": Family("anchor", {
+        "RNN": r.recurrent("RNN"), "GRU": r.recurrent("GRU"), "LSTM": r.recurrent("LSTM"),
+        "stacked": r.stacked,
+    }, (3,), takes="f", gives="f"),
 }  # fmt: skip
 ALL_FAMILIES: Final[Mapping[str, Family]] = {**FAMILIES, **LATER}
 

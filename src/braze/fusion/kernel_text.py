@@ -121,6 +121,12 @@ def _operand(text: str) -> Operand:
     return Operand(int(found[1]), parse_sizes(found[2], "; "), parse_dim(found[3]))
 
 
+def _words(text: str) -> tuple[str, ...]:
+    if not (text.startswith("[") and text.endswith("]")):
+        raise ModelError(f"{text!r} is not a list of words")
+    return tuple(text[1:-1].split("; ")) if text != "[]" else ()
+
+
 def _boolean(text: str) -> bool:
     return {"True": True, "False": False}[text]
 
@@ -132,6 +138,9 @@ _FORMS: Final[Mapping[str, tuple[Callable[[Any], str], Callable[[str], Any]]]] =
     "bool": (str, _boolean),
     "float": (lambda value: float(value).hex(), float.fromhex),
     "DType": (str, from_name),
+    "str": (str, str),
+    "tuple[str, ...]": (_list_text, _words),
+    "tuple[bool, ...]": (_list_text, lambda text: tuple(map(_boolean, _words(text)))),
     "tuple[Dim, ...]": (_list_text, _sizes),
     "tuple[int, ...]": (_list_text, _sizes),
     "Operand": (_operand_text, _operand),

@@ -17,7 +17,14 @@ from braze.expr.loops import LoopKernel, LoopNest, TensorSpec
 from braze.expr.scalar import Expr
 from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.lower import LoweredRegion
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand, SelectSpec
+from braze.ops.lowering import (
+    AttentionSpec,
+    ConvSpec,
+    MatmulSpec,
+    Operand,
+    RecurrenceSpec,
+    SelectSpec,
+)
 
 Sizes = Mapping[str, int]
 
@@ -68,6 +75,8 @@ def flops(kernel: Kernel, sizes: Sizes) -> int:
     elif isinstance(spec, AttentionSpec):
         pairs = product((spec.batch, spec.heads, spec.q_len, spec.kv_len))
         terms = pairs * (spec.head_dim + spec.value_dim)
+    elif isinstance(spec, RecurrenceSpec):
+        terms = product((spec.steps, spec.batch, *spec.operands["weight"][1]))
     else:
         return 0
     return 2 * evaluate(terms, sizes)

@@ -21,6 +21,7 @@ from braze.ops.quant import (
     transformer,
     weights,
 )
+from braze.ops.recurrent.recurrent_import import recurrent_importer
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
 
@@ -192,6 +193,9 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "DepthToSpace"): depth_space.import_depth_to_space,
     ("", "SpaceToDepth"): depth_space.import_space_to_depth,
     ("", "Attention"): attention.import_attention,
+    ("", "RNN"): recurrent_importer("rnn"),
+    ("", "GRU"): recurrent_importer("gru"),
+    ("", "LSTM"): recurrent_importer("lstm"),
     # --- quantized arithmetic ---
     ("", "QuantizeLinear"): linear_import.import_quantize,
     ("", "DequantizeLinear"): linear_import.import_dequantize,

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Union
+from typing import TYPE_CHECKING, ClassVar, Union
 
 from braze.core.dims import Dim, Shape, product
 from braze.core.dtypes import I64, DType
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
+from braze.ops.operands import SUM_BLOCK, Operand, Operands
+from braze.ops.recurrence_spec import RECURRENT_GATES, RecurrenceSpec
 
 if TYPE_CHECKING:
     from braze.ir.graph import Graph, Value
@@ -53,32 +55,10 @@ class Nest:
     kernel: LoopKernel
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """How an anchor reads input `slot` (or writes its output, slot 0).
-
-    strides: elements per step along each logical axis of the anchor; offset in elements. Strides
-    of 0 broadcast. The last logical axis has stride 1 unless a template says otherwise.
-    """
-
-    slot: int
-    strides: tuple[Dim, ...]
-    offset: Dim = 0
-
-
-Operands = dict[str, tuple[Operand, Shape]]  # by the name of a spec's field
-
-
 # Every spec has the class variables `kind`, its name in kernel texts, and `takes_epilogue`: whether
 # the pointwise kernel that reads the result may be computed where the result is. `operands` are its
 # operands by field, with the sizes of the axes each is read along; what is not among them is read
-# as a whole, row-major.
-
-# How an anchor sums: `acc` is the type of products and sums. k is cut into blocks of `block`
-# terms; a block is one accumulator per output that takes its products in ascending k from zero,
-# and blocks are added in ascending order. No tile, batch slot or worker changes that order, so
-# none changes a bit.
-SUM_BLOCK: Final = 256
+# as a whole, row-major. Sums are in blocks (ops/operands.py).
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +256,7 @@ class SelectSpec:
         return (*self.shape[: self.axis], self.count, *self.shape[self.axis + 1 :])
 
 
-AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec, SelectSpec]
+AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec, SelectSpec, RecurrenceSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +314,7 @@ Flow = (Branch, Repeat)  # what steps of a plan do that run other steps
 Lowering = Union[Pointwise, View, Nest, Anchor, Decompose, Branch, Repeat]
 
 __all__ = [
+    "RECURRENT_GATES",
     "SUM_BLOCK",
     "Anchor",
     "AnchorSpec",
@@ -347,6 +328,7 @@ __all__ = [
     "Nest",
     "Operand",
     "Pointwise",
+    "RecurrenceSpec",
     "Repeat",
     "SelectSpec",
     "View",

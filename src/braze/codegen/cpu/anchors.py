@@ -15,13 +15,25 @@ from braze.codegen.cpu.conv.depthwise import compile_depthwise, depthwise_tactic
 from braze.codegen.cpu.conv.template import compile_conv, conv_support, conv_tactics
 from braze.codegen.cpu.conv.winograd.template import compile_winograd
 from braze.codegen.cpu.product.template import compile_matmul, matmul_support, matmul_tactics
+from braze.codegen.cpu.recurrence.template import (
+    compile_recurrence,
+    recurrence_support,
+    recurrence_tactics,
+)
 from braze.codegen.cpu.select.template import compile_select, select_support, select_tactics
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.errors import CompileError
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
-from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
+from braze.ops.lowering import (
+    AnchorSpec,
+    AttentionSpec,
+    ConvSpec,
+    MatmulSpec,
+    RecurrenceSpec,
+    SelectSpec,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,9 @@ FAMILIES: Final[Mapping[type[AnchorSpec], Family]] = {
     ),
     AttentionSpec: Family(attention_support, attention_tactics, {"attention": compile_attention}),
     SelectSpec: Family(select_support, select_tactics, {"select": compile_select}),
+    RecurrenceSpec: Family(
+        recurrence_support, recurrence_tactics, {"recurrence": compile_recurrence}
+    ),
 }
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from braze.codegen.cpu.conv.winograd.matrices import transform_weights
 from braze.codegen.cpu.product.dot import WORD
+from braze.codegen.cpu.recurrence.form import PANELS, pack_panels
 from braze.core.dtypes import from_numpy
 from braze.core.elements import numbers
 from braze.core.errors import CompileError
@@ -35,6 +36,8 @@ def pack_anchor(array: Array, packing: Packing) -> Array:
     if packing.kind == "winograd_panels":
         points = transform_weights(array, parameters["size"])
         return panels(points, parameters["columns"]).reshape(-1)
+    if packing.kind == PANELS:
+        return pack_panels(array, parameters)
     raise CompileError(
         f"packing {packing.kind!r} is not known to the CPU backend; rebuild the engine"
     )

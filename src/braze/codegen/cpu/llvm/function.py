@@ -284,6 +284,14 @@ class KernelFunction:
             end = self.minimum(b.mul(end, i64(grain)), count)
         return begin, end
 
+    @property
+    def status(self) -> ir.Value:
+        """The step's own 32-bit word: zero before a run, and after it unless the data is wrong.
+
+        All workers see the same one.
+        """
+        return self._status
+
     def set_status(self, code: int) -> None:
         """Report a data error (STATUS_INDEX, STATUS_DATA) to the runtime."""
         self.builder.store(ir.Constant(I32, code), self._status, align=4)

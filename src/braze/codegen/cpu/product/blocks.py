@@ -39,7 +39,7 @@ class Blocking:
 class TileLoops:
     """One product of `m` rows and `n` columns, as a grid of tiles.
 
-    k_block: terms of a block of the sums (see ops/lowering.py).
+    k_block: terms of a block of the sums (see ops/operands.py).
     `bind(batch)` is called with the flat batch number before its units run; it moves the bases of
     rows, panels and sink.
     """
@@ -135,6 +135,8 @@ class TileLoops:
         self._next = self._following(start, panel)
         full = not (isinstance(self.m, int) and self.m < rows)
         partial = self.m % rows != 0
+        if self.m == 0:
+            return
         if not self.sink.light or not isinstance(width, int):
             # one copy of the epilogue for whole and partial tiles
             with fn.loop(start, end, rows) as row:
