@@ -19,6 +19,7 @@ import onnx
 import braze
 from braze.codegen.cuda.backend import HOPPER, CudaBackend
 from braze.codegen.cuda.driver import find_card
+from braze.codegen.cuda.gluon.attention import HeadTile, short_attention_source
 from braze.codegen.cuda.gluon.layout import GluonTile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.packing import pack_constant
@@ -99,6 +100,11 @@ def run_gluon(tile: GluonTile) -> None:
         run_anchor(kernel, (source,))
 
 
+def run_heads(tile: HeadTile) -> None:
+    kernel = typed(harness.attention((2, 2, 70, 90, 64, 64), mask="full"), F16)
+    run_anchor(kernel, (short_attention_source(kernel, tile),))
+
+
 def run_runtime() -> None:
     """Shapes in turns, by every way of copying, with extra streams and with streamed weights."""
     plan = braze.compile(
@@ -158,6 +164,7 @@ def parts() -> Iterator[tuple[str, Callable[[], None]]]:
             yield f"nest {case.name}", partial(run_nest, case)
     for name, tile in GLUON.items():
         yield f"gluon {name}", partial(run_gluon, tile)
+    yield "gluon attention", partial(run_heads, HeadTile(64, 2, 64))
     yield "runtime", run_runtime
 
 
