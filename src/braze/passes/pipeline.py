@@ -19,6 +19,7 @@ from braze.passes.rules.group_queries import group_queries
 from braze.passes.rules.known_masks import known_masks
 from braze.passes.rules.merge_siblings import merge_siblings
 from braze.passes.rules.multiply_bytes import multiply_bytes
+from braze.passes.rules.multiply_quantized import multiply_quantized
 from braze.passes.rules.simplify_algebra import simplify_algebra
 from braze.passes.rules.split_projections import split_projections
 from braze.passes.separate_outputs import separate_outputs
@@ -46,6 +47,7 @@ LAYOUT: Final[tuple[Pass, ...]] = (channels_last, sink_transposes)
 OPTIMIZE: Final[tuple[Pass, ...]] = (
     # a small graph in one spelling
     eliminate_dead,
+    multiply_quantized,  # before weights are dequantized as constants
     fold_constants,
     eliminate_common,
     simplify_shapes,

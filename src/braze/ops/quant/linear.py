@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -93,7 +94,12 @@ def _as(division: DType, x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Dequantize(Op):
-    """y = (q - zero_point) * scale, the difference exact, the product in float32, as `to`."""
+    """y = (q - zero_point) * scale, the difference exact, the product in float32, as `to`.
+
+    Constants stay quantized until passes have seen which products read them.
+    """
+
+    folds: ClassVar[bool] = False
 
     to: DType
 

@@ -11,9 +11,9 @@ nothing is rounded. Bytes of the other sign are moved by 128, and their zero poi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from braze.core.dtypes import I8, I32, U8, DType
 from braze.expr.loops import TensorSpec
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, TensorType, Value
+from braze.ops.base import Op
 from braze.ops.lowering import Anchor
 from braze.ops.pointwise.cast import Cast
 from braze.ops.pointwise.elementwise import Binary
@@ -55,7 +56,8 @@ def multiply_bytes(graph: Graph, ctx: PassContext) -> Graph:
             rewrite = _conv
         else:
             continue
-        if not _done(node, ctx) and _fits(node, editor, ctx) and rewrite(node, editor, ctx):
+        fits = has_template(node.op, node.inputs, node.output, editor, ctx)
+        if fits and not _done(node, ctx) and rewrite(node, editor, ctx):
             ctx.trace.decide("rewrite", rule="multiply_bytes", at=describe(node), nodes=1)
     return editor.finish()
 
@@ -76,42 +78,50 @@ def _wanted(ctx: PassContext) -> DType:
     return U8 if ctx.backend.preferences.unsigned_bytes else I8
 
 
-def _fits(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
-    """Whether the backend multiplies such data by such a constant weight."""
-    x, w = node.inputs[:2]
+class _Constants(Protocol):
+    """What knows the content of constants: an editor, or a builder."""
+
+    def array(self, value: Value | None) -> Array | None: ...
+
+
+def has_template(
+    op: Op, inputs: Sequence[Value | None], output: Value, known: _Constants, ctx: PassContext
+) -> bool:
+    """Whether the backend multiplies such data by such a constant weight, once this rule has run.
+
+    op: an IntegerMatMul or an IntegerConv; a convolution is asked for with its channels last.
+    """
+    x, w, zero, weight_zero = (*inputs, None, None)[:4]
     assert x is not None and w is not None
-    if editor.array(w) is None or (_zeros(node)[1] is not None and _second(node, editor) is None):
+    if known.array(w) is None or (weight_zero is not None and known.array(weight_zero) is None):
         return False
-    types = [TensorType(_wanted(ctx), x.shape), TensorType(I8, w.shape)]
-    op, pads = node.op, getattr(node.op, "pads", ())
-    if any(pads):
-        zero = _data_zero(node, editor, ctx)
-        if isinstance(zero, Value):
-            return False  # what is padded must be known
-        op = replace(op, fill=zero or 0)
-    low = op.lower(types, [node.output.type])
+    data, result = x.shape, output.shape
+    if isinstance(op, IntegerConv):
+        if op.layout == "NCHW":
+            op = replace(op, layout="NHWC")
+            data, result = ((s[0], *s[2:], s[1]) for s in (data, result))
+        if any(op.pads):
+            padding = _data_zero(x, zero, known, ctx)
+            if isinstance(padding, Value):
+                return False  # what is padded must be known
+            op = replace(op, fill=padding or 0)
+    types = [TensorType(_wanted(ctx), data), TensorType(I8, w.shape)]
+    low = op.lower(types, [TensorType(I32, result)])
     if not isinstance(low, Anchor):
         return False
     specs = [TensorSpec(t.dtype, t.shape) for t in types]
     return ctx.backend.supports(low.spec, specs, frozenset({1})) is None
 
 
-def _second(node: Node, editor: GraphEditor) -> Array | None:
-    zero = _zeros(node)[1]
-    return None if zero is None else editor.array(zero)
-
-
-def _data_zero(node: Node, editor: GraphEditor, ctx: PassContext) -> int | Value | None:
-    """The zero point of the data in the sign that is multiplied: a number where it is known."""
-    x, zero = node.inputs[0], _zeros(node)[0]
-    assert x is not None
+def _data_zero(
+    x: Value, zero: Value | None, known: _Constants, ctx: PassContext
+) -> int | Value | None:
+    """The zero point of data in the sign that is multiplied: a number where it is known."""
     moved = (_HALF if _wanted(ctx) is U8 else -_HALF) if x.dtype is not _wanted(ctx) else 0
     if zero is None:
         return moved or None
-    array = editor.array(zero)
-    if array is None:
-        return zero
-    if array.size != 1:
+    array = known.array(zero)
+    if array is None or array.size != 1:
         return zero
     return int(array.reshape(())) + moved
 
@@ -119,12 +129,13 @@ def _data_zero(node: Node, editor: GraphEditor, ctx: PassContext) -> int | Value
 def _factors(node: Node, editor: GraphEditor, g: Rewriter, ctx: PassContext) -> _Factors:
     x, w = node.inputs[:2]
     assert x is not None and w is not None
-    weight, zero = editor.array(w), _second(node, editor)
+    first, second = _zeros(node)
+    weight, zero = editor.array(w), editor.array(second)
     assert weight is not None
     q = np.zeros((), np.int32) if zero is None else zero.astype(np.int32)
     if weight.dtype == np.uint8:
         weight, q = (weight.astype(np.int16) - _HALF).astype(np.int8), q - _HALF
-    found, wanted = _data_zero(node, editor, ctx), _wanted(ctx)
+    found, wanted = _data_zero(x, first, editor, ctx), _wanted(ctx)
     if x.dtype is not wanted:
         step = _HALF if wanted is U8 else -_HALF
         x = g.add1(Cast(wanted), _moved(g, g.add1(Cast(I32), x), step))
