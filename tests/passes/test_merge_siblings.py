@@ -274,3 +274,26 @@ def test_near_misses(case: Callable[[Net, Value], list[Value]]) -> None:
     outputs = case(g, x)
     graph_ops = sorted(n.op.name for n in g.nodes)
     assert sorted(ops(merged(g, *outputs))) == graph_ops
+
+
+def gated(g: Net, rows: Any, both: bool = True) -> Value:
+    """relu(x @ w0) * (x @ w1), or each with a residual of its own."""
+    x = g.tensor("x", rows, K)
+    gate, up = (project(g, x) for _ in range(2))
+    if both:
+        return g.op2("mul", g.add1(Relu(), gate), up)
+    sums = [g.op2("add", y, g.tensor(f"r{i}", rows, E)) for i, y in enumerate((gate, up))]
+    return g.op2("mul", g.add1(Softmax(1), sums[0]), sums[1])
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"), [(1, [2 * E]), (16, [2 * E]), (17, [E, E]), (N, [E, E])]
+)
+def test_both_sides_of_a_gate_are_one_product_of_few_rows(rows: Any, expected: list[int]) -> None:
+    g = Net()
+    assert joined(merged(g, gated(g, rows))) == expected
+
+
+def test_residuals_stay_with_their_products_of_few_rows() -> None:
+    g = Net()
+    assert joined(merged(g, gated(g, 1, both=False))) == [E, E]

@@ -7,7 +7,8 @@ Likewise convolutions with one window. Each element is the same sum as before. O
 columns fills a device that narrow ones leave idle, and x is read once. It pays only where no part
 costs a copy or a kernel more than before: parts stay apart that are outputs of the graph, that
 have a residual or another tensor in their epilogue, or that are read by something that cannot read
-a slice in place.
+a slice in place. Of few rows a product costs what its weights do: there the two sides of a gate,
+act(x @ w0) * (x @ w1), are one product and a small kernel instead of two products.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from braze.core.dims import product
 from braze.expr.fold import leaves
 from braze.expr.loops import TensorSpec
 from braze.ir.editor import GraphEditor
@@ -36,6 +38,7 @@ ALIGNED: Final = 16  # bytes at which operands of products should begin: one wid
 # All parts live as long as the one that is read last. A decoder projects what its encoder gives to
 # keys and values once for each layer: joined they would all be in memory at once.
 MOST_PARTS: Final = 4
+FEW_ROWS: Final = 16
 
 
 def merge_siblings(graph: Graph, ctx: PassContext) -> Graph:
@@ -69,6 +72,7 @@ class Part:
     sum: tuple[Node, ...]
     steps: tuple[Node, ...]
     kind: Hashable
+    bare: bool = False
 
     @property
     def values(self) -> list[Value]:
@@ -96,15 +100,30 @@ class Part:
 
 def _siblings(node: Node, editor: GraphEditor) -> list[Part]:
     """The products that could be one with `node`, itself among them."""
-    own = _part(node, editor)
-    if own is None:
-        return []
-    parts = (_part(n, editor) for v in node.inputs[:1] if v for n in editor.users_of(v))
-    return [p for p in parts if p is not None and p.kind == own.kind]
+    found: list[Part] = []
+    for bare in (False, True):
+        own = _part(node, editor, bare)
+        if own is None or len(found) > 1:
+            break
+        parts = (_part(n, editor, bare) for v in node.inputs[:1] if v for n in editor.users_of(v))
+        found = [p for p in parts if p is not None and p.kind == own.kind]
+        if bare:
+            meeting = _meeting(own.result, editor)
+            found = [p for p in found if meeting and _meeting(p.result, editor) is meeting]
+    return found
 
 
-def _part(node: Node, editor: GraphEditor) -> Part | None:
-    """The part of a joint product that `node` could be."""
+def _meeting(v: Value, editor: GraphEditor) -> Node | None:
+    """The pointwise op that combines `v`, after activations, with another tensor."""
+    while (user := _only_user(v, editor)) is not None and isinstance(lowering(user), Pointwise):
+        if not all(x is v or _is_scalar(x, editor) for x in user.inputs):
+            return user
+        v = user.output
+    return None
+
+
+def _part(node: Node, editor: GraphEditor, bare: bool) -> Part | None:
+    """The part of a joint product that `node` could be; bare: of few rows, and without steps."""
     op = node.op
     if isinstance(op, Conv):
         if op.groups != 1 or op.layout != "NHWC":
@@ -119,10 +138,13 @@ def _part(node: Node, editor: GraphEditor) -> Part | None:
         return None
     if len(editor.users_of(w)) > 1 or editor.is_output(w):  # it would be stored twice
         return None
+    rows = product(node.output.shape[:-1])
+    if bare and not (isinstance(op, MatMul) and isinstance(rows, int) and rows <= FEW_ROWS):
+        return None
     bias, added = _bias_of(node.output, editor)
-    steps = _steps_of(added[0].output if added else node.output, editor)
+    steps = () if bare else _steps_of(added[0].output if added else node.output, editor)
     kept = weight.shape[:-1] if isinstance(op, MatMul) else weight.shape[1:]
-    part = Part(node, weight, bias, added, steps, ())
+    part = Part(node, weight, bias, added, steps, (), bare)
     doing = tuple(_doing(n, editor) for n in steps)
     kind = (op, kept, weight.dtype, doing, part.is_aligned)
     return None if editor.is_output(part.result) else replace(part, kind=kind)
@@ -181,7 +203,7 @@ def lowering(node: Node) -> Lowering:
 def _reads_are_free(part: Part, editor: GraphEditor, ctx: PassContext) -> bool:
     """Whether everything that reads a part reads it as well out of a wider tensor."""
     v = part.result
-    if _is_epilogue(v, editor):
+    if _is_epilogue(v, editor) and not part.bare:
         return False
     wide = (*v.shape[:-1], 2 * part.columns)
     at = Place(row_major(wide).steps, part.columns)
