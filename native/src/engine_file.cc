@@ -40,7 +40,7 @@ format::FileHeader read_header(const EngineBytes& bytes) {
   const size_t shown =
       bytes.size() < sizeof(format::kMagic) ? bytes.size() : sizeof(format::kMagic);
   if (shown == 0 || std::memcmp(bytes.data(), format::kMagic, shown) != 0) {
-    fail(BRAZE_ERROR_FORMAT, bytes.name(), " is not a braze engine; build one with braze.build");
+    fail(BRAZE_ERROR_FORMAT, bytes.name(), " is not a braze engine; build one of an ONNX model");
   }
   format::FileHeader header;
   if (bytes.size() < sizeof(header)) damaged(bytes, "it is truncated within its header");

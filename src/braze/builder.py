@@ -12,6 +12,7 @@ from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
 from braze.core.errors import BindingError, UnsupportedOpError
 from braze.core.trace import Trace
+from braze.core.words import worded
 from braze.engine.plan import Plan
 from braze.fusion.kernel import Packing
 from braze.fusion.lower import LoweredRegion
@@ -173,7 +174,12 @@ def _debug_values(graph: Graph, names: Sequence[str]) -> tuple[Value, ...]:
     missing = [n for n in names if n not in by_name]
     if missing:
         raise BindingError(
-            f"debug tensors {', '.join(missing)} do not exist after optimization; "
-            "build with optimization_level=0 to keep every tensor of the model"
+            *worded(
+                lambda words: (
+                    f"debug tensors {', '.join(missing)} do not exist after optimization; "
+                    f"build with {words.option('optimization_level', 0)} to keep every tensor of "
+                    "the model"
+                )
+            )
         )
     return tuple(by_name[n] for n in dict.fromkeys(names))

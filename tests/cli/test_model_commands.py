@@ -211,7 +211,7 @@ def test_stages_refuses_listings_of_nothing(
         (["--output="], 2, "the name of a file is empty"),
         (["--output=no/such/a.engine"], 1, "does not exist; create it"),
         (["--output=."], 1, "is a directory"),
-        (["--threads=-1"], 2, "threads=-1"),
+        (["--threads=-1"], 2, "--threads: -1"),
         (["--timingCacheFile=no/such/times"], 1, "does not exist; create it"),
         (["--timingCacheFile=junk"], 1, "delete it"),
     ],

@@ -103,7 +103,7 @@ def test_inputs_of_other_layouts_are_copied_not_misread() -> None:
         ({"x": rows(4), "z": rows(4)}, BindingError, "unknown"),
         ({"x": rows(4).astype(np.float64)}, DTypeError, "float64"),
         ({"x": rows(4).astype(">f4")}, DTypeError, "byte order"),
-        ({"x": [["a"]]}, DTypeError, "convert"),
+        ({"x": [["a"]]}, DTypeError, "holds no numbers"),
         ({"x": rows(4)[0]}, ShapeError, "2 axes"),
         ({"x": rows(4, 9)}, ShapeError, "axis 1 has size 9"),
         ({"x": rows(17)}, ProfileError, "axis 0 has size 17, outside 1..16"),

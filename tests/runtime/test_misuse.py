@@ -96,3 +96,98 @@ def test_bfloat16_outputs_are_arrays_of_ml_dtypes() -> None:
     assert bound.tobytes() == y.tobytes()
     with pytest.raises(braze.BindingError, match="contiguous"):
         context.bind("y", np.empty(8, ml_dtypes.bfloat16)[::2])
+
+
+X = np.ones((2, 8), np.float32)
+
+
+class Unwilling:
+    """Something that fails to become an array."""
+
+    def __array__(self, *_args: object, **_options: object) -> np.ndarray:
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (X.tolist(), "numpy.asarray(..., 'float32')"),
+        (1.5, "numpy.asarray(..., 'float32')"),
+        ("a name", "is str, which holds no numbers"),
+        (b"bytes", "is bytes, which holds no numbers"),
+        (None, "is NoneType, which holds no numbers"),
+        ({"x": X}, "is dict, which holds no numbers"),
+        (["a", "b"], "is list, which holds no numbers"),
+        (X.astype(object), "is an array of object, which holds no numbers"),
+        (np.array("2020", "M8[D]"), "is an array of datetime64[D], which holds no numbers"),
+        (X.astype(">f4"), "byte order"),
+        (X.astype(np.float64), "array.astype('float32')"),
+        (Unwilling(), "not today"),
+    ],
+)
+def test_inputs_that_are_no_arrays_of_the_type(value: object, words: str) -> None:
+    with pytest.raises(braze.DTypeError) as e:
+        engine()({"x": value})
+    assert words in str(e.value) and "\n" not in str(e.value)
+
+
+def test_no_inputs_at_all_name_those_there_are() -> None:
+    with pytest.raises(braze.BindingError, match="missing: \\['x'\\]"):
+        engine()()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda e: e.create_context("a"), braze.ConfigError),
+        (lambda e: e.create_context(2**32), braze.ConfigError),
+        (lambda e: e.create_context(priority=1.5), braze.ConfigError),
+        (lambda e: e.create_context().set_input_shape("x", "ab"), braze.ShapeError),
+        (lambda e: e.create_context().set_input_shape("x", None), braze.ShapeError),
+        (lambda e: e.create_context().set_input_shape("x", (1.0, 8)), braze.ShapeError),
+        (lambda e: e.create_context().set_input_shape("x", (2, 2**64 + 8)), braze.ShapeError),
+        (lambda e: e.create_context().bind("x", -64, 64), braze.BindingError),
+        (lambda e: e.create_context().bind("x", 64, -1), braze.BindingError),
+        (lambda e: e.create_context().bind("x", 64, "all"), braze.BindingError),
+        (lambda e: e.create_context().bind("x", 2**64, 64), braze.BindingError),
+        (lambda e: e.device_empty("ab"), braze.ShapeError),
+        (lambda e: e.device_empty((-1,)), braze.ShapeError),
+        (lambda e: e.device_empty((2**62, 2)), braze.ExecutionError),
+        (lambda e: e.pinned_empty((2, 3.5)), braze.ShapeError),
+        (lambda e: e({"x": X}, debug=[3]), braze.BindingError),
+        (lambda e: e({"x": X}, debug="odd"), braze.BindingError),
+        (lambda e: Engine.from_bytes(e.to_bytes(), weight_budget="1"), braze.ConfigError),
+        (lambda e: Engine.from_bytes(e.to_bytes(), weight_budget=2**63), braze.ConfigError),
+        (lambda e: Engine("chain.engine"), braze.EngineFormatError),
+        (lambda e: braze.build(""), braze.ModelError),
+        (lambda e: braze.build("/dev/zero"), braze.ModelError),
+    ],
+)
+def test_wrong_arguments_of_engines(
+    call: Callable[[Engine], object], error: type[Exception]
+) -> None:
+    with pytest.raises(error) as e:
+        call(engine())
+    assert "\n" not in str(e.value)
+
+
+def test_an_empty_path_is_called_so() -> None:
+    with pytest.raises(braze.ModelError, match="the path of the model is empty"):
+        braze.build("")
+
+
+def test_repr_tells_what_an_engine_takes_and_runs_on() -> None:
+    e = Engine.from_plan(chain_plan())
+    assert repr(e) == "<braze.Engine x: float32[n, 8] -> y: float32[n, 8] on x86-64 cpu>"
+    assert repr(build(target="reference")).endswith("on reference>")
+
+
+def test_a_refusal_with_all_its_problems_is_pickled() -> None:
+    nodes = [helper.make_node("Bogus", ["x"], ["y"], "n", domain="d")]
+    proto = model(nodes, {"x": (TensorProto.FLOAT, [4])}, ["y"])
+    proto.opset_import.append(helper.make_opsetid("d", 1))
+    with pytest.raises(braze.UnsupportedOpError) as e:
+        braze.build(proto)
+    again = pickle.loads(pickle.dumps(e.value))
+    assert type(again) is type(e.value) and str(again) == str(e.value)
+    assert [f.node for f in again.findings] == ["n"]

@@ -7,10 +7,9 @@ import time
 from pathlib import Path
 
 import braze
-from braze.cli.options import add_build_arguments, build_keywords, file_name
+from braze.cli.options import add_build_arguments, build_keywords, check_written, file_name
 from braze.cli.progress import build_progress
 from braze.cli.report import engine_lines
-from braze.core.files import writable_target
 from braze.engine.write import write_file
 
 HELP = "compile an ONNX model to an engine file"
@@ -18,7 +17,7 @@ HELP = "compile an ONNX model to an engine file"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare MODEL, --output and the build options."""
-    parser.add_argument("model", metavar="MODEL", help="ONNX file")
+    parser.add_argument("model", type=file_name, metavar="MODEL", help="ONNX file")
     parser.add_argument("--output", "-o", type=file_name, metavar="FILE",
         help="engine file (MODEL.engine)")  # fmt: skip
     add_build_arguments(parser)
@@ -27,8 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Build and save; prints what was built."""
-    output = args.output or str(Path(args.model).with_suffix(".engine"))
-    writable_target(output)  # a build takes long: refuse what cannot be written before it
+    model = Path(args.model)
+    output = args.output or str(model.with_suffix(".engine") if model.name else "model.engine")
+    check_written([output], [args.model])
     start = time.perf_counter()
     with build_progress() as progress:
         plan = braze.compile(args.model, progress=progress, **build_keywords(args))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from braze.cli.kernels import lower_model
-from braze.cli.options import add_build_arguments, build_keywords
+from braze.cli.options import add_build_arguments, build_keywords, file_name
 from braze.cli.report import section
 from braze.core.errors import ProfileError
 from braze.core.trace import Trace
@@ -19,7 +19,7 @@ HELP = "tell which parts of an ONNX model run, in which precision, and what cann
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare MODEL and the build options."""
-    parser.add_argument("model", metavar="MODEL", help="ONNX file")
+    parser.add_argument("model", type=file_name, metavar="MODEL", help="ONNX file")
     add_build_arguments(parser)
     parser.add_argument("--verbose", "-v", action="store_true", help="list every kernel")
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     keywords = build_keywords(args)
     findings = check_model(args.model, keywords["shapes"], keywords["values"])
     print("\n".join([section("Ops"), *op_lines(findings)]))
-    problems = list(dict.fromkeys(f.reason for f in findings if not f.supported))
+    problems = list(dict.fromkeys(f.command or f.reason for f in findings if not f.supported))
     if problems:
         print(section("What does not run"))
         print("\n".join(f"- {p}" for p in problems))
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         lines = kernel_lines(args)
     except ProfileError as e:
-        print(f"\nEvery op runs. Kernels are not listed: {e}")
+        print(f"\nEvery op runs. Kernels are not listed: {e.command}")
         return 0
     print("\n".join([section("Kernels"), *lines]))
     print("\nThis model can be built")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 import onnx
 
 import braze
+from braze.cli.contents import read_contents
 from braze.cli.feeds import SAFE_INTEGERS, input_lines, make_feed, run_shapes
-from braze.cli.options import add_build_arguments, build_keywords
+from braze.cli.numbers import number, whole
+from braze.cli.options import add_build_arguments, build_keywords, file_name
 from braze.cli.progress import build_progress
 from braze.cli.report import section, shape_string
 from braze.cli.shapes import parse_pairs, parse_shapes
@@ -31,14 +34,14 @@ INTEGERS = (100, 10, SAFE_INTEGERS)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare MODEL, what to compare with, and the build options."""
     add = parser.add_argument
-    add("model", metavar="MODEL", help="ONNX file")
+    add("model", type=file_name, metavar="MODEL", help="ONNX file")
     add("--against", choices=("reference", "onnxruntime"), default="reference",
         help="float64 numpy reference (default) or ONNX Runtime")  # fmt: skip
-    add("--tolerance", type=float, default=1e-4, metavar="E",
+    add("--tolerance", type=number(0, sys.float_info.max), default=1e-4, metavar="E",
         help="largest relative L2 error that counts as equal (1e-4)")  # fmt: skip
     add("--layers", action="store_true", help="compare every tensor even when the outputs agree")
     add("--loadInputs", metavar="SPEC", help="input contents: x:file.npy or raw bytes x:file.bin")
-    add("--seed", type=int, default=0, help="seed of random inputs")
+    add("--seed", type=whole(0), default=0, metavar="N", help="seed of random inputs (0)")
     add_build_arguments(parser)
     add("--verbose", "-v", action="store_true", help="tracebacks on errors")
 
@@ -99,11 +102,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _open(args: argparse.Namespace) -> Session:
     keywords = build_keywords(args)
-    if args.tolerance < 0:
-        raise ConfigError(f"--tolerance={args.tolerance} must be 0 or more")
+    files = read_contents(parse_pairs(args.loadInputs, "--loadInputs") if args.loadInputs else {})
     with build_progress() as progress:
         engine = braze.build(args.model, progress=progress, **keywords)
-    files = parse_pairs(args.loadInputs, "--loadInputs") if args.loadInputs else {}
     given = parse_shapes(args.shapes, "--shapes") if args.shapes else {}
     shapes = run_shapes(engine.plan, given)
     for integers in INTEGERS:

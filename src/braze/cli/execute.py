@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 
 import braze
 from braze.cli.callers import GpuCaller, HostCaller
+from braze.cli.contents import Content, read_contents
 from braze.cli.feeds import input_lines, make_feed, run_shapes
 from braze.cli.layers import describe
 from braze.cli.measure import Limits, Measurement, measure
-from braze.cli.options import ExecOptions, add_exec_arguments, exec_options
+from braze.cli.options import ExecOptions, add_exec_arguments, check_written, exec_options
 from braze.cli.progress import build_progress
 from braze.cli.report import (
     decision_lines,
@@ -30,7 +32,6 @@ from braze.cli.report import (
     write_json,
 )
 from braze.core.errors import ConfigError
-from braze.core.files import writable_target
 from braze.core.trace import Trace
 from braze.runtime.report import describe_plan
 
@@ -60,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
 def _execute(o: ExecOptions) -> None:
     for note in o.notes:
         print(f"Note: {note}")
-    for path in o.written:
-        writable_target(path)  # a build takes long: refuse what cannot be written before it
+    check_written(o.written, [f for f in (o.onnx, o.load_engine) if f])
+    contents = {} if o.skip_inference else read_contents(o.load_inputs)
     engine = _load(o) if o.load_engine else _build(o)
     plan = engine.plan
     if o.weight_budget and engine.on_gpu:
@@ -80,7 +81,7 @@ def _execute(o: ExecOptions) -> None:
     if o.export_layers:
         write_json(o.export_layers, describe(plan, detailed=o.verbosity == "detailed"))
     if not o.skip_inference:
-        _infer(o, engine)
+        _infer(o, engine, contents)
 
 
 def _build(o: ExecOptions) -> braze.Engine:
@@ -113,12 +114,12 @@ def _load(o: ExecOptions) -> braze.Engine:
     return engine
 
 
-def _infer(o: ExecOptions, engine: braze.Engine) -> None:
+def _infer(o: ExecOptions, engine: braze.Engine, contents: Mapping[str, Content]) -> None:
     plan = engine.plan
     shapes = run_shapes(plan, o.shapes)
-    feed = make_feed(plan, shapes, o.load_inputs)
+    feed = make_feed(plan, shapes, contents)
     print(section("Inference"))
-    print("\n".join(input_lines(plan, feed, o.load_inputs)))
+    print("\n".join(input_lines(plan, feed, contents)))
     for name in o.gpu_names if not engine.on_gpu else ():
         print(f"Note: {name} has no effect, since the engine runs on the host")
     runs: list[HostCaller | GpuCaller] = [

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from braze.cli.contents import Content
 from braze.cli.layers import profile_shapes
 from braze.cli.report import shape_string
 from braze.cli.shapes import Shape, expand_names
 from braze.core.dtypes import BOOL, DType
-from braze.core.elements import size_of, unpack
-from braze.core.errors import BindingError, ShapeError
+from braze.core.errors import BindingError
 from braze.engine.plan import Binding, Plan
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +30,7 @@ def run_shapes(plan: Plan, given: Mapping[str, Shape]) -> dict[str, Shape]:
 def make_feed(
     plan: Plan,
     shapes: Mapping[str, Shape],
-    files: Mapping[str, str],
+    files: Mapping[str, Content],
     seed: int = 0,
     integers: int = SAFE_INTEGERS,
 ) -> dict[str, Array]:
@@ -51,42 +49,29 @@ def make_feed(
 
 
 def input_lines(
-    plan: Plan, feed: Mapping[str, Array], files: Mapping[str, str], integers: int = SAFE_INTEGERS
+    plan: Plan,
+    feed: Mapping[str, Array],
+    files: Mapping[str, Content],
+    integers: int = SAFE_INTEGERS,
 ) -> list[str]:
     """One line an input: its shape, type and where its content comes from."""
     lines = []
     for b in plan.inputs:
         source = "fixed" if b.value else f"random 0..{integers - 1}" if b.dtype.is_int else "random"
         what = f"{shape_string(feed[b.name].shape)} {b.dtype}"
-        lines.append(f"Input {b.name}: {what} ({files.get(b.name, source)})")
+        source = files[b.name].path if b.name in files else source
+        lines.append(f"Input {b.name}: {what} ({source})")
     return lines
 
 
 def _input(
-    binding: Binding, shape: Shape, file: str | None, rng: np.random.Generator, integers: int
+    binding: Binding, shape: Shape, file: Content | None, rng: np.random.Generator, integers: int
 ) -> Array:
     if file is not None:
-        return load_array(Path(file), binding.dtype, shape)
+        return file.array(binding.dtype, shape)
     if binding.value:
         return np.array(binding.value, binding.dtype.numpy).reshape(shape)
     return random_array(binding.dtype, shape, rng, integers)
-
-
-def load_array(path: Path, dtype: DType, shape: Shape) -> Array:
-    """A .npy file as it is, or raw bytes in native order that must fill `shape` exactly."""
-    if path.suffix == ".npy":
-        try:
-            return np.asarray(np.load(path, allow_pickle=False))
-        except ValueError as e:
-            raise BindingError(f"{path} is not a readable .npy file ({e})") from None
-    data = path.read_bytes()
-    need = size_of(math.prod(shape), dtype)
-    if len(data) != need:
-        raise ShapeError(
-            f"{path} holds {len(data)} bytes, but {dtype} of shape {shape} needs {need}; "
-            f"give the right --shapes"
-        )
-    return unpack(np.frombuffer(data, np.uint8), dtype, math.prod(shape)).reshape(shape)
 
 
 def random_array(

@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 
 from braze.cli.layers import describe
+from braze.cli.options import file_name
 from braze.engine.read import read_file
 from braze.runtime.report import describe_plan
 
@@ -15,7 +16,7 @@ HELP = "show the layers, tactics, memory and profiles of an engine file"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare FILE and --json."""
-    parser.add_argument("file", metavar="FILE", help="engine file")
+    parser.add_argument("file", type=file_name, metavar="FILE", help="engine file")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.add_argument("--record", action="store_true", help="also print every build decision")
     parser.add_argument("--verbose", "-v", action="store_true", help="tracebacks on errors")

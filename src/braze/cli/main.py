@@ -124,20 +124,23 @@ def _no_command(arguments: Sequence[str]) -> int:
 def _guarded(args: argparse.Namespace) -> int:
     try:
         return int(args.run(args))
-    except ConfigError as e:
-        code, sentence = USAGE, str(e)
-    except BrazeError as e:
-        code, sentence = FAILED, str(e)
-    except MemoryError:
-        code, sentence = FAILED, "out of memory; use smaller maximum shapes or fewer streams"
     except BrokenPipeError:
         raise
-    except OSError as e:
-        code, sentence = FAILED, f"{e.filename or 'file'}: {describe_os_error(e)}"
     except Exception as e:
-        code = FAILED
-        sentence = f"internal error ({type(e).__name__}: {e}); run with --verbose and report it"
-    if getattr(args, "verbose", False):
-        traceback.print_exc()
-    print(f"braze {args.command}: {' '.join(sentence.split())}", file=sys.stderr)
-    return code
+        if getattr(args, "verbose", False):
+            traceback.print_exception(e)
+        print(f"braze {args.command}: {_told(e)}", file=sys.stderr)
+        return USAGE if isinstance(e, ConfigError) else FAILED
+
+
+def _told(error: Exception) -> str:
+    """What the user reads: one sentence, and a line more for each of several problems."""
+    if isinstance(error, BrazeError):
+        first, *problems = error.command.splitlines() or [type(error).__name__]
+        return "\n".join([" ".join(first.split()), *(p.rstrip() for p in problems)])
+    if isinstance(error, MemoryError):
+        return "out of memory; use smaller maximum shapes or fewer streams"
+    if isinstance(error, OSError):
+        return f"{error.filename or 'file'}: {describe_os_error(error)}"
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"internal error ({text}); run with --verbose and report it"

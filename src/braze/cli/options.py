@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,9 +12,11 @@ from typing import Any, Final
 import numpy as np
 
 from braze.cli.callers import GpuOptions, WeightBudget
+from braze.cli.numbers import MOST_THREADS, MOST_TIME, number, whole
 from braze.cli.shapes import Shape, parse_pairs, parse_shapes, parse_values, profile_ranges
-from braze.core.config import ShapeRange
+from braze.core.config import EFFORTS, ShapeRange
 from braze.core.errors import ConfigError
+from braze.core.files import writable_target
 
 # trtexec options braze refuses because ignoring them would change what is built or measured
 _PRECISION_LATER: Final = "only fp32 engines are built so far; leave the option out"
@@ -60,6 +63,7 @@ ON_GPU: Final = (
     ("--useCudaGraph", "--noCudaGraph", "launch the network as one CUDA graph"),
     ("--useSpinWait", "--noSpinWait", "wait for the GPU without sleeping"),
 )
+MOST_BYTES: Final = float(1 << 62)
 VERBOSITIES: Final = ("layer_names_only", "detailed", "none")
 
 
@@ -114,6 +118,19 @@ def file_name(text: str) -> str:
     return text
 
 
+def check_written(written: Sequence[str], read: Sequence[str]) -> None:
+    """Refuse before a build, which takes long, what could not be written after it.
+
+    Raises FileError, and ConfigError where a file would take the place of another one in use.
+    """
+    taken = {os.path.realpath(name) for name in read}
+    for name in written:
+        target = str(writable_target(name))
+        if target in taken:
+            raise ConfigError(f"{name} is named twice, and would be overwritten; give another name")
+        taken.add(target)
+
+
 class ProfileEvents(argparse.Action):
     """Keeps --profile and --min/opt/maxShapes in the order they were given."""
 
@@ -162,13 +179,13 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
         help="input shapes of the run; also of the build where no profile is given")  # fmt: skip
     add("--values", metavar="SPEC",
         help="fix small inputs to a content known at build time, e.g. sizes:1x3x64x64")  # fmt: skip
-    add("--threads", type=int, metavar="N",
+    add("--threads", type=whole(0, MOST_THREADS), metavar="N",
         help="worker threads of a run (0, the default: all processors)")  # fmt: skip
     add("--target", metavar="NAME", default="cpu",
         help="cpu (the default), cpu:avx2, cuda, cuda:sm_90, reference")  # fmt: skip
     add("--precision", metavar="NAME", default="fp32",
         help="fp32 (the default), or tf32: factors of 11 bits on a GPU")  # fmt: skip
-    add("--builderOptimizationLevel", type=int, default=3, metavar="0..5",
+    add("--builderOptimizationLevel", type=whole(0, len(EFFORTS) - 1), default=3, metavar="0..5",
         help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
     add("--timingCacheFile", type=file_name, metavar="FILE",
         help="timing cache to read and extend")  # fmt: skip
@@ -198,11 +215,12 @@ def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
 def _add_inference_arguments(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--loadInputs", metavar="SPEC", help="input contents: x:file.npy or raw bytes x:file.bin")
-    add("--iterations", type=int, default=10, metavar="N", help="at least N runs (10)")
-    add("--duration", type=float, default=3.0, metavar="S", help="at least S seconds (3)")
-    add("--warmUp", type=float, default=200.0, metavar="MS", help="uncounted runs first (200 ms)")
-    add("--idleTime", type=float, default=0.0, metavar="MS", help="pause between runs")
-    add("--infStreams", "--streams", type=int, default=1, metavar="N",
+    time = number(0, MOST_TIME)
+    add("--iterations", type=whole(1), default=10, metavar="N", help="at least N runs (10)")
+    add("--duration", type=time, default=3.0, metavar="S", help="at least S seconds (3)")
+    add("--warmUp", type=time, default=200.0, metavar="MS", help="uncounted runs first (200 ms)")
+    add("--idleTime", type=time, default=0.0, metavar="MS", help="pause between runs")
+    add("--infStreams", "--streams", type=whole(1, MOST_THREADS), default=1, metavar="N",
         help="N callers at a time, each with its own context")  # fmt: skip
     add("--weightStreamingBudget", metavar="N[%]",
         help="bytes, or a part, of the weights that may lie on a GPU; -2: no limit")  # fmt: skip
@@ -215,7 +233,8 @@ def _add_inference_arguments(group: argparse._ArgumentGroup) -> None:
 
 def _add_report_arguments(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--avgRuns", type=int, default=10, metavar="N", help="average the trace over N runs (10)")
+    add("--avgRuns", type=whole(1), default=10, metavar="N",
+        help="average the trace over N runs (10)")  # fmt: skip
     add("--percentile", default="90,95,99", metavar="P,..", help="percentiles (90,95,99)")
     add("--profilingVerbosity", choices=VERBOSITIES, default="layer_names_only",
         help="how much the layer reports tell")  # fmt: skip
@@ -255,7 +274,6 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         )
     if args.precision == "tf32" and "--noTF32" in (args.ignored or ()):
         raise ConfigError("--precision=tf32 and --noTF32 contradict each other; leave one out")
-    _check_numbers(args)
     return ExecOptions(
         onnx=args.onnx or "",
         load_engine=args.loadEngine or "",
@@ -291,13 +309,13 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
 def _weight_budget(text: str | None) -> WeightBudget | None:
     if text in (None, "-2"):
         return None
-    number = text.removesuffix("%")
-    part = number != text
+    amount = text.removesuffix("%")
+    part = amount != text
     try:
-        value = float(number) if part else float(int(number))
-    except ValueError:
+        value = float(amount) if part else float(int(amount))
+    except (ValueError, OverflowError):
         value = -1.0
-    if not 0 <= value <= (100 if part else float("inf")):
+    if not 0 <= value <= (100 if part else MOST_BYTES):
         raise ConfigError(
             f"--weightStreamingBudget={text} is neither bytes, nor a part as 30%, nor -2 (all); "
             "braze does not choose one by itself"
@@ -321,19 +339,6 @@ def _refuse(unknown: Sequence[str]) -> None:
         raise ConfigError(f"unknown option {unknown[0]!r}; `braze exec --help` lists the options")
 
 
-def _check_numbers(args: argparse.Namespace) -> None:
-    for name, value, least in (
-        ("--iterations", args.iterations, 1),
-        ("--duration", args.duration, 0),
-        ("--warmUp", args.warmUp, 0),
-        ("--idleTime", args.idleTime, 0),
-        ("--infStreams", args.infStreams, 1),
-        ("--avgRuns", args.avgRuns, 1),
-    ):
-        if not least <= value < float("inf"):
-            raise ConfigError(f"{name}={value} must be a finite number, {least} or more")
-
-
 def _parse_percentiles(text: str) -> tuple[float, ...]:
     try:
         out = tuple(float(p) for p in text.split(","))
@@ -350,7 +355,7 @@ def parse_profiles(events: Sequence[tuple[str, str]]) -> tuple[dict[str, ShapeRa
     current = 0
     for option, text in events:
         if option == "--profile":
-            if not text.isdigit():
+            if not (text.isascii() and text.isdigit() and len(text) < 10):
                 raise ConfigError(f"--profile={text} is not the number of a profile")
             current = int(text)
             continue

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from braze.core.config import ShapeRange
+from braze.core.config import MAX_SIZE, ShapeRange
 from braze.core.errors import BindingError, ConfigError
 
 Shape = tuple[int, ...]
@@ -55,6 +55,8 @@ def parse_dims(text: str, option: str) -> Shape:
     parts = text.split("x")
     if not all(p.isascii() and p.isdigit() for p in parts):
         raise ConfigError(f"{option}: {text!r} is not a shape; write sizes as in 1x3x224x224")
+    if any(len(p.lstrip("0")) > len(str(MAX_SIZE)) or int(p) > MAX_SIZE for p in parts):
+        raise ConfigError(f"{option}: {text!r} holds a size above {MAX_SIZE}; give a smaller one")
     return tuple(int(p) for p in parts)
 
 

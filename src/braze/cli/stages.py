@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import braze
 from braze.cli.kernels import kernel_listings, lower_model
-from braze.cli.options import add_build_arguments, build_keywords
+from braze.cli.options import add_build_arguments, build_keywords, file_name
 from braze.cli.report import decision_lines, section
 from braze.core.errors import ConfigError
 from braze.core.trace import Trace
@@ -19,7 +19,7 @@ PLAN = "plan"  # the only stage that needs code
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare MODEL, the build options, and what to show."""
-    parser.add_argument("model", metavar="MODEL", help="ONNX file")
+    parser.add_argument("model", type=file_name, metavar="MODEL", help="ONNX file")
     parser.add_argument("--only", metavar="TEXT", default="", help="stages whose name has TEXT")
     parser.add_argument("--decisions", action="store_true", help="also why: every decision")
     parser.add_argument("--kernel", metavar="NAME",

@@ -9,6 +9,7 @@ from typing import Final
 from braze.core.errors import ConfigError
 
 ShapeRange = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # min, opt, max
+MAX_SIZE: Final = (1 << 31) - 1  # of an axis
 PRECISIONS = ("fp32", "tf32")
 
 

@@ -1,12 +1,20 @@
 """The exception tree of braze.
 
 Every error a user can meet is a `BrazeError`. Its message is one sentence that says where
-(node, op, tensor or stage), what is wrong, and how to go on. `assert` is for bugs of ours only.
+(node, op, tensor or stage), what is wrong, and how to go on; where a model has several problems, it
+is one sentence that counts them and a line for each. `assert` is for bugs of ours only.
 """
 
 
 class BrazeError(Exception):
-    """Base of every error braze raises on purpose."""
+    """Base of every error braze raises on purpose.
+
+    command: the message in the words of the command line, where it advises options (`core/words`).
+    """
+
+    def __init__(self, message: str = "", command: str = "") -> None:
+        super().__init__(message)
+        self.command = command or message
 
 
 class ModelError(BrazeError):

@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Final
 
@@ -68,6 +68,26 @@ def writable_target(path: str | os.PathLike[str]) -> Path:
             f"{text} could not be written: the folder {target.parent} is read-only; {_ELSEWHERE}"
         )
     return target
+
+
+def readable_source(path: str | os.PathLike[str], what: str) -> Path:
+    """The file to read at `path`; raises FileError for what is no file, and what cannot be read.
+
+    A pipe is one, since a shell makes them of commands. what: whose content it is, for errors.
+    """
+    text = path_text(path)
+    try:
+        mode = os.stat(text).st_mode
+        with open(text, "rb") if stat.S_ISREG(mode) else nullcontext():
+            pass
+    except (OSError, ValueError) as e:
+        raise FileError(
+            f"{what}: {text} cannot be read: {describe_os_error(e)}; give another file"
+        ) from e
+    kind = next((name for test, name in _KINDS if test(mode)), None)
+    if kind and not stat.S_ISFIFO(mode):
+        raise FileError(f"{what}: {text} is {kind}, not a file; give the name of a file")
+    return Path(text)
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def read_sections(view: memoryview, name: str) -> list[Section]:
 
 def _header(view: memoryview, name: str) -> tuple[Any, ...]:
     if bytes(view[:8]) != schema.MAGIC[: len(view)] or not len(view):
-        raise EngineFormatError(f"{name} is not a braze engine; build one with braze.build")
+        raise EngineFormatError(f"{name} is not a braze engine; build one of an ONNX model")
     if len(view) < schema.HEADER.size:
         raise EngineFormatError(f"{name} is truncated within its header; copy the file again")
     fields = schema.HEADER.unpack_from(view)

@@ -15,6 +15,7 @@ from braze.core.elements import relabelled
 from braze.core.errors import DTypeError, ExecutionError
 
 OUTPUT_ALIGN: Final = 64
+NO_NUMBERS: Final = "OSUMm"  # kinds of numpy's types: objects, texts and times
 
 Array = npt.NDArray[Any]
 
@@ -22,14 +23,15 @@ Array = npt.NDArray[Any]
 def as_input(name: str, dtype: DType, storage: np.dtype[Any], value: Any) -> Array:
     """`value` as a contiguous array of `storage`, dtype's numpy type; no copy if it is one already.
 
-    Values are never converted between types: that could hide a mistake. bfloat16 is an array of
+    Values are never converted between types: that could hide a mistake. Numbers and lists of them
+    have a type only as arrays. bfloat16 is an array of
     ml_dtypes.bfloat16; uint16 bit patterns are taken too.
     """
     array = value if isinstance(value, np.ndarray) else _converted(name, value)
     if array.dtype != storage:
         array = relabelled(array, dtype)
         if array.dtype != storage:
-            _reject(name, dtype, array)
+            _reject(name, dtype, array, value)
     flags = array.flags
     if flags.c_contiguous and flags.aligned:
         return array
@@ -53,11 +55,25 @@ def _converted(name: str, value: Any) -> Array:
     try:
         with memory_for(f"input {name!r} as an array", sys.getsizeof(value)):
             return np.asarray(value)
-    except (ValueError, TypeError) as e:
+    except ExecutionError:
+        raise
+    except Exception as e:  # whatever the conversions of other libraries raise
         raise DTypeError(f"input {name!r} is no array ({e}); give a numpy array") from e
 
 
-def _reject(name: str, dtype: DType, array: Array) -> None:
+def _reject(name: str, dtype: DType, array: Array, given: Any) -> None:
+    if array.dtype.kind in NO_NUMBERS or array.dtype.names:
+        what = type(given).__name__
+        if isinstance(given, np.ndarray):
+            what = f"an array of {array.dtype}"
+        raise DTypeError(
+            f"input {name!r} is {what}, which holds no numbers; give an array of {dtype}"
+        )
+    if not hasattr(given, "dtype"):
+        raise DTypeError(
+            f"input {name!r} is {type(given).__name__}, whose numbers become {array.dtype}; give "
+            f"numpy.asarray(..., {dtype.numpy.name!r})"
+        )
     if array.dtype.newbyteorder("=") == dtype.numpy:
         raise DTypeError(
             f"input {name!r} is in byte order {array.dtype.byteorder!r}, not the machine's; "

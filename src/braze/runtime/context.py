@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from braze.core.dtypes import DType
+from braze.runtime.arguments import INT64_MAX, shape_of, small_number
 from braze.runtime.arrays import Array, address_of, empty_output
 from braze.runtime.device import DeviceArray, DeviceTensor, device_tensor, stream_handle
 from braze.runtime.hooks import Hooks
@@ -64,9 +65,14 @@ class ExecutionContext:
         self._handle = c_void_p()
         self._engine = engine
         self._lib = engine.lib
-        number = AUTOMATIC_PROFILE if profile is None else profile
-        size = ctypes.sizeof(ContextOptions)
-        options = ctypes.byref(ContextOptions(size, number, priority, extra_streams))
+        options = ctypes.byref(
+            ContextOptions(
+                ctypes.sizeof(ContextOptions),
+                AUTOMATIC_PROFILE if profile is None else small_number("profile", profile),
+                small_number("priority", priority),
+                small_number("extra_streams", extra_streams),
+            )
+        )
         out = ctypes.byref(self._handle)
         check(self._lib.braze_context_create_with(engine.handle, options, out))
         self._lock = threading.RLock()
@@ -101,7 +107,7 @@ class ExecutionContext:
         `__cuda_array_interface__`) it is used in place, and outputs are `DeviceArray`s there.
         workers: threads of this run, at most what the engine was built for; 0 for its own number.
         """
-        wanted = frozenset(debug)
+        wanted = frozenset((debug,) if isinstance(debug, str) else debug)
         if not wanted and not workers:
             return self._run(inputs, None)
         hooks = Hooks(workers)
@@ -191,9 +197,10 @@ class ExecutionContext:
         """Set the shape of input `name` for execute and enqueue."""
         with self._lock:
             self._shapes = None
-            dims = (c_int64 * max(1, len(shape)))(*shape)
+            sizes = shape_of(f"input {name!r}", shape, -INT64_MAX)  # the runtime names the axis
+            dims = (c_int64 * max(1, len(sizes)))(*sizes)
             index = self._engine.binding_index(name)
-            check(self._lib.braze_context_set_input_shape(self._handle, index, dims, len(shape)))
+            check(self._lib.braze_context_set_input_shape(self._handle, index, dims, len(sizes)))
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of an input or output for the input shapes set now.

@@ -12,8 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from braze.core.dtypes import BF16, DType
-from braze.core.errors import BindingError, DTypeError, ShapeError
+from braze.core.errors import BindingError, DTypeError, ExecutionError, ShapeError
 from braze.runtime import dlpack
+from braze.runtime.arguments import INT64_MAX, shape_of
 from braze.runtime.arrays import Array
 from braze.runtime.loaded import LoadedEngine, TensorRow
 from braze.runtime.native import check
@@ -31,6 +32,8 @@ class Buffer:
     def __init__(self, engine: LoadedEngine, size: int, space: str = "device") -> None:
         self._lib = engine.lib
         self.handle = c_void_p()
+        if size > INT64_MAX:
+            raise ExecutionError(f"no memory has {size} bytes; make a smaller array")
         out = ctypes.byref(self.handle)
         check(self._lib.braze_buffer_create(engine.handle, _SPACES[space], size, out))
         self.address = int(self._lib.braze_buffer_data(self.handle) or 0)
@@ -50,7 +53,7 @@ class DeviceArray:
     def __init__(self, engine: LoadedEngine, dtype: DType, shape: Sequence[int]) -> None:
         self._engine = engine
         self.dtype = dtype
-        self.shape = tuple(int(d) for d in shape)
+        self.shape = shape_of("an array of the device", shape)
         self.nbytes = math.prod(self.shape) * dtype.numpy.itemsize
         self._buffer = Buffer(engine, self.nbytes)
         self.address = self._buffer.address
@@ -111,6 +114,7 @@ class DeviceArray:
 
 def pinned_empty(engine: LoadedEngine, dtype: DType, shape: Sequence[int]) -> Array:
     """An array of the host, zero at first, that the device copies fastest."""
+    shape = shape_of("a pinned array", shape)
     size = math.prod(shape) * dtype.numpy.itemsize
     buffer = Buffer(engine, size, "pinned")
     memory = (c_ubyte * size).from_address(buffer.address)

@@ -24,6 +24,7 @@ from braze.runtime.arrays import Array
 from braze.runtime.context import ExecutionContext
 from braze.runtime.device import DeviceArray, pinned_empty
 from braze.runtime.dlpack import CUDA
+from braze.runtime.inputs import NO_INPUTS
 from braze.runtime.loaded import LoadedEngine
 from braze.runtime.native import check, engine_options, library
 from braze.runtime.report import describe_plan, shape_text
@@ -37,11 +38,20 @@ class TensorDescription:
     dtype: DType
     shape: tuple[int | str, ...]
 
+    def __str__(self) -> str:
+        """As `x: float32[n, 3]`."""
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
 
 class Engine:
     """A loaded engine. Make one with `load`, `from_bytes` or `from_plan`."""
 
     def __init__(self, loaded: LoadedEngine) -> None:
+        if not isinstance(loaded, LoadedEngine):
+            raise EngineFormatError(
+                f"an engine is no {type(loaded).__name__}; use braze.load for a file, "
+                "Engine.from_bytes for bytes, or braze.build for a model"
+            )
         self.loaded = loaded
         self._free_contexts: list[ExecutionContext] = []
 
@@ -110,7 +120,11 @@ class Engine:
     # ---- running ------------------------------------------------------------------------
 
     def __call__(
-        self, inputs: Mapping[str, Any], *, workers: int = 0, debug: Iterable[str] = ()
+        self,
+        inputs: Mapping[str, Any] = NO_INPUTS,
+        *,
+        workers: int = 0,
+        debug: Iterable[str] = (),
     ) -> dict[str, Any]:
         """Run on arrays by input name; returns arrays by output name. Any thread may call it.
 
@@ -188,6 +202,12 @@ class Engine:
         return tuple(
             TensorDescription(b.name, b.dtype, shape_text(plan, b.shape)) for b in bindings
         )
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        target = " ".join(str(value) for _, value in sorted(plan.target.about.items()))
+        tensors = (", ".join(map(str, side)) or "nothing" for side in (self.inputs, self.outputs))
+        return f"<braze.{type(self).__name__} {' -> '.join(tensors)} on {target}>"
 
     def inspect(self) -> str:
         """A report for people: tensors, profiles, steps with tactics and origins, record."""

@@ -63,7 +63,7 @@ class Hooks:
         unknown = wanted - {t.name for t in tensors}
         if unknown:
             raise BindingError(
-                f"the engine has no debug tensors {sorted(unknown)}; it has "
+                f"the engine has no debug tensors {sorted(unknown, key=str)}; it has "
                 f"{[t.name for t in tensors]} (build with debug tensors marked)"
             )
 

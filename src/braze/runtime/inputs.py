@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from braze.core.errors import BindingError, ShapeError
+from braze.runtime.arguments import memory_range
 from braze.runtime.arrays import Array, address_of, as_input
 from braze.runtime.loaded import TensorRow
+
+NO_INPUTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def input_arrays(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> list[Array]:
@@ -79,7 +83,7 @@ def passed_memory(row: TensorRow, memory: Array | int, size: int | None = None) 
     if isinstance(memory, int):
         if size is None:
             raise BindingError(f"binding {row.name!r} to an address needs its size in bytes")
-        return PassedMemory(None, memory, size)
+        return PassedMemory(None, *memory_range(row.name, memory, size))
     array = as_input(row.name, row.dtype, row.storage, memory)
     same = isinstance(memory, np.ndarray) and address_of(array) == address_of(memory)
     if row.is_output and not same:

@@ -276,9 +276,9 @@ def thread_count(value: object) -> int:
 
 def engine_options(threads: object, weight_budget: int | None) -> EngineOptions:
     """Options of loading an engine, whose bytes are borrowed; raises ConfigError."""
-    if weight_budget is not None and weight_budget < 0:
-        raise ConfigError(f"a weight budget of {weight_budget} bytes cannot be; give 0 or more")
     budget = -1 if weight_budget is None else weight_budget
+    if not isinstance(budget, int) or (weight_budget is not None and not 0 <= budget < 1 << 63):
+        raise ConfigError(f"a weight budget of {weight_budget!r} bytes cannot be; give 0 or more")
     return EngineOptions(ctypes.sizeof(EngineOptions), thread_count(threads), BORROW, budget)
 
 

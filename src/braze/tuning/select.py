@@ -15,6 +15,7 @@ from braze.codegen.backend import Backend
 from braze.core.config import Effort
 from braze.core.errors import CompileError, ExecutionError
 from braze.core.trace import Trace
+from braze.core.words import worded
 from braze.fusion.kernel import CompiledKernel, Kernel, Tactic
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.lower import LoweredRegion
@@ -55,9 +56,13 @@ def _room(k: Candidates) -> Iterator[None]:
         yield
     except MemoryError:
         raise ExecutionError(
-            f"{k.place} can not be measured: its tensors at the opt shapes do not fit "
-            "into memory; use smaller opt shapes, or optimization_level=2, which "
-            "measures nothing"
+            *worded(
+                lambda words: (
+                    f"{k.place} can not be measured: its tensors at the opt shapes do not fit "
+                    "into memory; use smaller opt shapes, or "
+                    f"{words.option('optimization_level', 2)}, which measures nothing"
+                )
+            )
         ) from None
 
 

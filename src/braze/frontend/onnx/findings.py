@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from braze.core.errors import (
@@ -23,7 +23,8 @@ class Finding:
     """Whether one node can be built.
 
     node, op_type, domain: the ONNX node ("" for a finding about a graph input); reason: why not,
-    one sentence that names the node ("" when supported); error: the class of error it is;
+    one sentence that names the node ("" when supported); command: the same in the words of the
+    command line, where those differ; error: the class of error it is;
     inputs: graph inputs whose content, when given with `values`, may lift the refusal; cause: what
     was raised, when that was no BrazeError (a bug of ours).
     """
@@ -33,6 +34,7 @@ class Finding:
     domain: str
     supported: bool
     reason: str = ""
+    command: str = ""
     error: type[BrazeError] | None = None
     inputs: tuple[str, ...] = ()
     cause: Exception | None = None
@@ -41,8 +43,8 @@ class Finding:
 class ImportRefusal(UnsupportedOpError):
     """UnsupportedOpError with the findings behind it."""
 
-    def __init__(self, message: str, findings: Sequence[Finding]) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, command: str = "", findings: Sequence[Finding] = ()) -> None:
+        super().__init__(message, command)
         self.findings = tuple(findings)
 
 
@@ -56,7 +58,9 @@ def node_error(node: NodeRecord, error: Exception) -> BrazeError:
     if isinstance(error, ContentNeededError):
         return UnsupportedOpError(text if node.name in text else f"{node.where}: {text}")
     if isinstance(error, BrazeError):
-        return error if node.name in text else type(error)(f"{node.where}: {text}")
+        if node.name in text:
+            return error
+        return type(error)(f"{node.where}: {text}", f"{node.where}: {error.command}")
     if isinstance(error, MemoryError):
         return ExecutionError(f"{node.where}: memory ran out while it was imported ({text})")
     return InternalError(
@@ -73,16 +77,19 @@ def raise_findings(findings: Sequence[Finding]) -> None:
     bad = [f for f in findings if not f.supported]
     if not bad:
         return
-    lines = list(dict.fromkeys(f.reason for f in bad))
+    messages = _listed(f.reason for f in bad), _listed(f.command or f.reason for f in bad)
+    cause = next((f.cause for f in bad if f.cause is not None), None)
+    if any(f.error is not None and issubclass(f.error, UnsupportedOpError) for f in bad):
+        raise ImportRefusal(*messages, bad) from cause
+    raise (bad[0].error or ModelError)(*messages) from cause
+
+
+def _listed(reasons: Iterable[str]) -> str:
+    """The one reason there is, or a sentence that counts them and a line for each."""
+    lines = list(dict.fromkeys(reasons))
+    if len(lines) == 1:
+        return lines[0]
     shown = lines[:MAX_LISTED]
     if len(lines) > len(shown):
         shown.append(f"... and {len(lines) - len(shown)} more")
-    if len(lines) == 1:
-        message = lines[0]
-    else:
-        listed = "\n  ".join(shown)
-        message = f"{len(lines)} problems keep this model from being built:\n  {listed}"
-    cause = next((f.cause for f in bad if f.cause is not None), None)
-    if any(f.error is not None and issubclass(f.error, UnsupportedOpError) for f in bad):
-        raise ImportRefusal(message, bad) from cause
-    raise (bad[0].error or ModelError)(message) from cause
+    return "\n  ".join([f"{len(lines)} problems keep this model from being built:", *shown])

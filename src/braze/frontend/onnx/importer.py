@@ -120,7 +120,7 @@ def _raise_with_ops(
 
 
 def _profile_finding(missing: ProfileError) -> Finding:
-    return Finding("", "", "", False, str(missing), ProfileError)
+    return Finding("", "", "", False, str(missing), missing.command, ProfileError)
 
 
 def check_model(
@@ -192,7 +192,7 @@ def _import(
 
 
 def _input_finding(reason: str) -> Finding:
-    return Finding("", "", "", False, reason, DTypeError)
+    return Finding("", "", "", False, reason, error=DTypeError)
 
 
 def _below_a_byte(kind: str, name: str, dtype: DType) -> Finding:

@@ -9,6 +9,7 @@ import numpy as np
 
 from braze.core.dtypes import BOOL
 from braze.core.errors import BrazeError, ModelError, UnsupportedOpError
+from braze.core.words import worded
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
 from braze.frontend.onnx.functions import bind_attributes, call_attributes
 from braze.frontend.onnx.legacy import FIRST_MODERN_OPSET, modernize
@@ -297,14 +298,17 @@ class NodeImporter:
 
     def _fail(self, node: NodeRecord, scope: Scope | None, error: Exception) -> None:
         wrapped = node_error(node, error)
-        reason = str(wrapped)
+        reason, command = str(wrapped), wrapped.command
         inputs: tuple[str, ...] = ()
         if isinstance(error, ContentNeededError) and scope is not None:
             value = scope[node.inputs[error.input]]
             if isinstance(value, Value):
                 inputs = self._sources.parameters(value)
-                remedy = self._sources.remedy(value)
-                reason += f" ({remedy})" if remedy else ""
+                remedies = worded(lambda words: self._sources.remedy(value, words))
+                reason, command = (
+                    f"{text} ({remedy})" if remedy else text
+                    for text, remedy in zip((reason, command), remedies, strict=True)
+                )
         self.findings.append(
             Finding(
                 node=node.name,
@@ -312,6 +316,7 @@ class NodeImporter:
                 domain=node.domain,
                 supported=False,
                 reason=reason,
+                command=command,
                 error=type(wrapped),
                 inputs=inputs,
                 cause=None if isinstance(error, BrazeError) else error,

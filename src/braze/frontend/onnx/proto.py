@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Union
@@ -52,16 +53,26 @@ def load_model(source: ModelSource) -> ModelRecord:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _Decoder(None, "the model").model(_parse(bytes(source), "the model"))
     if isinstance(source, (str, os.PathLike)):
-        return _load_path(Path(source))
+        return _load_path(_path(source))
     raise ModelError(
         f"a model must be a path, bytes or an onnx.ModelProto, not {type(source).__name__}"
     )
 
 
+def _path(source: str | os.PathLike[str]) -> Path:
+    name = os.fsdecode(source)  # a path may also be bytes inside
+    if not name:
+        raise ModelError("the path of the model is empty; give the name of an ONNX file")
+    return Path(name)
+
+
 def _load_path(path: Path) -> ModelRecord:
     where = f"model file {str(path)!r}"
     try:
-        size = path.stat().st_size
+        found = path.stat()
+        if stat.S_ISCHR(found.st_mode):
+            raise ModelError(f"{where} is a device, not a file; give the name of an ONNX file")
+        size = found.st_size
         if size > MAX_MODEL_BYTES:
             raise ModelError(
                 f"{where} has {size} bytes, more than protobuf's limit of {MAX_MODEL_BYTES}; save "

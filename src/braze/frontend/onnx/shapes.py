@@ -11,9 +11,11 @@ from typing import Any, Union
 
 import numpy as np
 
+from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, Interval, sym
 from braze.core.dtypes import DType
 from braze.core.errors import BindingError, ProfileError, ShapeError
+from braze.core.words import Sizes, worded
 from braze.frontend.onnx.records import ValueRecord
 from braze.ir.graph import TensorType
 
@@ -24,7 +26,6 @@ ShapeOption = Sequence[Any]
 # by input name, or a sequence of such mappings, one a profile
 Shapes = Union[Mapping[str, ShapeOption], Sequence[Mapping[str, ShapeOption]]]
 
-MAX_SIZE = (1 << 31) - 1
 # what exporters write for "any size"; two such axes are not the same symbol
 _NO_NAME = {"", "?", "None", "none", "unknown", "dynamic"}
 
@@ -116,9 +117,14 @@ def check_input_name(name: str, names: Iterable[str], option: str) -> None:
     folded = {k.casefold(): k for k in known}
     close = difflib.get_close_matches(str(name).casefold(), folded, 1)
     hint = f"; did you mean {folded[close[0]]!r}" if close else ""
+    inputs = ", ".join(map(repr, known)) or "none"
     raise BindingError(
-        f"{option} names input {name!r}, but the model's inputs are "
-        f"{', '.join(map(repr, known)) or 'none'}{hint}"
+        *worded(
+            lambda words: (
+                f"{words.option(option)} names input {name!r}, but the model's inputs are "
+                f"{inputs}{hint}"
+            )
+        )
     )
 
 
@@ -221,14 +227,15 @@ def _bind(
     assert axes is not None
     if len(triple[0]) != len(axes):
         raise ShapeError(
-            f"input {name!r} has {len(axes)} axes in the model but shapes gives {triple[1]}"
+            f"input {name!r} has {len(axes)} axes in the model but is given the shape {triple[1]}; "
+            "give a size for every axis"
         )
     for i, (axis, *given) in enumerate(zip(axes, *triple, strict=True)):
         lo, opt, hi = given
         if isinstance(axis, int):
             if (lo, opt, hi) != (axis, axis, axis):
                 raise ShapeError(
-                    f"input {name!r} has size {axis} on axis {i} in the model but shapes gives "
+                    f"input {name!r} has size {axis} on axis {i} in the model but is given "
                     f"{lo if lo == hi else (lo, opt, hi)}; only dynamic axes can be chosen"
                 )
         elif ranges.setdefault(axis, (lo, opt, hi)) != (lo, opt, hi):
@@ -243,26 +250,33 @@ def _require_all(
     axes: Mapping[str, tuple[int | str, ...] | None],
     ranges: Mapping[str, Range],
 ) -> None:
-    problems, example = [], []
+    problems: list[str] = []
+    example: dict[str, tuple[Sizes, Sizes, Sizes]] = {}
     for record in inputs:
         sizes = axes[record.name]
         if not (record.dtype is None or isinstance(record.dtype, DType)):
             continue
         if sizes is None:
             problems.append(f"input {record.name!r} has no declared rank")
-            example.append(f"{record.name!r}: (1, 3, 224, 224)")
+            example[record.name] = ((1, 3, 224, 224),) * 3
             continue
         missing = [i for i, d in enumerate(sizes) if isinstance(d, str) and d not in ranges]
         if missing:
             text = ", ".join(f"{i} ({sizes[i]})" for i in missing)
             problems.append(f"input {record.name!r} has dynamic axes {text}")
-            known = [d if isinstance(d, int) else ranges.get(d, (1, 1, 8))[0] for d in sizes]
-            most = [d if isinstance(d, int) else ranges.get(d, (1, 1, 8))[2] for d in sizes]
-            example.append(f"{record.name!r}: ({tuple(known)}, {tuple(known)}, {tuple(most)})")
+            known, most = (
+                tuple(d if isinstance(d, int) else ranges.get(d, (1, 1, 8))[end] for d in sizes)
+                for end in (0, 2)
+            )
+            example[record.name] = (known, known, most)
     if problems:
         raise ProfileError(
-            f"{'; '.join(problems)}: give their sizes as (min, opt, max), for example "
-            f"shapes={{{', '.join(example)}}}"
+            *worded(
+                lambda words: (
+                    f"{'; '.join(problems)}: give their min, opt and max sizes, for example "
+                    f"{words.shapes(example)}"
+                )
+            )
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from braze.core.dims import DimExpr, symbols
+from braze.core.words import OPEN, Sizes, Words
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Node, Value
 from braze.ops.writing.size_ratio import Ratio
@@ -78,23 +79,19 @@ class Sources:
             count *= d if isinstance(d, int) else MAX_PARAMETER_ELEMENTS + 1
         return count <= MAX_PARAMETER_ELEMENTS
 
-    def remedy(self, value: Value) -> str:
+    def remedy(self, value: Value, words: Words) -> str:
         """How to make `value` known when the model is built; "" where nothing can."""
         given = self.parameters(value)
         if given:
-            example = ", ".join(f"{name!r}: ..." for name in given)
-            return f"or pass the content as values={{{example}}}"
+            return f"or pass the content as {words.values(given)}"
         origin = self.of(value)
         if origin.sizes and not origin.contents:
-            fixed = ", ".join(
-                f"{name!r}: {self._fixed_shape(name)}" for name in sorted(origin.sizes)
-            )
-            return f"it depends on sizes only: make them static, shapes={{{fixed}}}"
+            fixed = {name: (self._fixed_shape(name),) * 3 for name in sorted(origin.sizes)}
+            return f"it depends on sizes only: make them static, {words.shapes(fixed)}"
         if origin.contents:
             names = " and ".join(map(repr, sorted(origin.contents)))
             return f"it depends on the content of {names}, so no option fixes it"
         return ""
 
-    def _fixed_shape(self, name: str) -> str:
-        sizes = [str(d) if isinstance(d, int) else "..." for d in self._inputs[name].shape]
-        return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+    def _fixed_shape(self, name: str) -> Sizes:
+        return tuple(d if isinstance(d, int) else OPEN for d in self._inputs[name].shape)

@@ -1,0 +1,189 @@
+"""Wrong usage and broken files: exit codes, sentences, and advice in the words of the shell."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from braze.cli.main import main
+from tests.meta.small_models import conv_net, model
+
+STATIC = "--shapes=x:1x3x24x24"
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(conv_net().SerializeToString())
+    return path
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    """The last line on standard error, progress lines aside."""
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e400", "", "x"])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("compare", "--tolerance"), ("compare", "--seed"), ("compare", "--threads"),
+        ("build", "--threads"), ("build", "--builderOptimizationLevel"), ("check", "--threads"),
+        ("stages", "--builderOptimizationLevel"),
+    ],
+)  # fmt: skip
+def test_numbers_that_cannot_be_are_wrong_usage(
+    command: str, option: str, value: str, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(net), STATIC, f"{option}={value}"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert err.startswith(f"braze {command}: argument {option}: ")
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--iterations", "--duration", "--warmUp", "--idleTime", "--infStreams", "--avgRuns",
+     "--percentile", "--weightStreamingBudget", "--threads", "--builderOptimizationLevel"],
+)  # fmt: skip
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "1" + "0" * 400, "x"])
+def test_numbers_of_exec(
+    option: str, value: str, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["exec", f"--onnx={net}", STATIC, f"{option}={value}"]) == 2
+    assert option in said(capsys)
+
+
+@pytest.mark.parametrize("spec", ["x:1x3x24x" + "9" * 5000, "x:1x3x24x3000000000", "x:1x3x²x24"])
+def test_sizes_that_cannot_be(spec: str, net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", str(net), f"--shapes={spec}"]) == 2
+    assert "--shapes" in said(capsys)
+
+
+def test_a_profile_number_is_plain_digits(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", str(net), "--profile=²", "--optShapes=x:1x3x24x24"]) == 2
+    assert "--profile=²" in said(capsys)
+
+
+@pytest.mark.parametrize("command", ["build", "check", "compare", "stages", "inspect"])
+def test_an_empty_name_is_wrong_usage(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, ""]) == 2
+    assert "is empty" in said(capsys)
+
+
+@pytest.mark.parametrize("name", [".", "/", ".."])
+def test_a_folder_is_no_model(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", name]) == 1
+    assert "directory" in said(capsys)
+
+
+def test_a_device_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "/dev/zero"]) == 1  # which would be read without an end
+    assert "device" in said(capsys)
+
+
+def test_an_engine_never_replaces_its_model(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = net.read_bytes()
+    link = net.with_name("link.onnx")
+    link.symlink_to(net)
+    assert main(["build", str(net), STATIC, f"--output={link}"]) == 2
+    assert main(["exec", f"--onnx={net}", STATIC, f"--saveEngine={net}"]) == 2
+    assert "overwritten" in said(capsys)
+    assert net.read_bytes() == before
+
+
+def test_two_reports_in_one_file_are_refused(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = net.with_name("out.json")
+    arguments = [f"--exportTimes={out}", f"--exportOutput={out}"]
+    assert main(["exec", f"--onnx={net}", STATIC, *arguments]) == 2
+    assert "named twice" in said(capsys)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"x", b"\x93NUMPY\x01\x00v\x00{", b"PK\x03\x04"])
+@pytest.mark.parametrize("command", ["exec", "compare"])
+def test_input_files_are_read_before_the_build(
+    command: str, content: bytes | None, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = net.with_name("x.npy")
+    if content is not None:
+        file.write_bytes(content)
+    where = [f"--onnx={net}"] if command == "exec" else [str(net)]
+    assert main([command, *where, STATIC, f"--loadInputs=x:{file}"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"braze {command}: input 'x': {file} ")  # no progress before it
+    assert err.count("\n") == 1 and "pickle" not in err
+    assert ("cannot be read" if content is None else "is not a .npy file of numbers") in err
+
+
+@pytest.mark.parametrize("content", [np.ones((1, 3, 24, 24)), np.zeros(2, object)])
+def test_input_files_of_another_type(
+    content: np.ndarray, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = net.with_name("x.npy")
+    np.save(file, content)
+    assert main(["compare", str(net), STATIC, f"--loadInputs=x:{file}"]) == 1
+    assert str(file) in said(capsys)
+
+
+def test_an_internal_error_shows_where_it_was_raised(
+    net: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_args: object, **_options: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("braze.compile", broken)
+    assert main(["build", str(net), STATIC, "--verbose"]) == 1
+    err = capsys.readouterr().err
+    assert "in broken" in err and "ZeroDivisionError: a bug" in err and "NoneType" not in err
+    assert err.splitlines()[-1].startswith("braze build: internal error")
+
+
+def test_advice_is_in_the_words_of_the_command_line(
+    net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["build", str(net)]) == 1
+    assert "--minShapes=x:1x3x24x24 --optShapes=x:1x3x24x24 --maxShapes=x:8x3x24x24" in said(capsys)
+    assert main(["build", str(net), STATIC, "--markDebug=none"]) == 1
+    assert "--builderOptimizationLevel=0" in said(capsys)
+    assert main(["build", str(net), "--shapes=X:1"]) == 1
+    assert "--shapes (or --minShapes" in said(capsys)
+    assert main(["inspect", str(net)]) == 1
+    assert "braze.build" not in said(capsys)
+    node = helper.make_node("Reshape", ["x", "s"], ["y"], "r")
+    inputs = {"x": (TensorProto.FLOAT, [2, 6]), "s": (TensorProto.INT64, [2])}
+    path = tmp_path / "reshape.onnx"
+    path.write_bytes(model([node], inputs, ["y"]).SerializeToString())
+    for command in ("build", "check"):
+        assert main([command, str(path)]) == 1
+        captured = capsys.readouterr()
+        assert "--values=s:..." in captured.out + captured.err
+        assert "values={" not in captured.out + captured.err
+
+
+def test_several_problems_are_a_line_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [helper.make_node(f"Bogus{i}", ["x"], [f"y{i}"], f"n{i}", domain="d") for i in (1, 2)]
+    proto = model(nodes, {"x": (TensorProto.FLOAT, [4])}, ["y1", "y2"])
+    proto.opset_import.append(helper.make_opsetid("d", 1))
+    path = tmp_path / "two.onnx"
+    path.write_bytes(proto.SerializeToString())
+    assert main(["build", str(path)]) == 1
+    first, *problems = [
+        line for line in capsys.readouterr().err.splitlines() if not line.startswith("braze: ")
+    ]
+    assert first == "braze build: 2 problems keep this model from being built:"
+    assert [p.split()[1] for p in problems] == ["'n1'", "'n2'"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser reads everything")
+def test_an_unreadable_input(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = net.with_name("x.bin")
+    file.write_bytes(b"")
+    file.chmod(0)
+    assert main(["compare", str(net), STATIC, f"--loadInputs=x:{file}"]) == 1
+    assert "ermission" in said(capsys)
