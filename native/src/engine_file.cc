@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "checksum.h"
 #include "engine_format.h"
@@ -68,6 +70,26 @@ format::FileHeader read_header(const EngineBytes& bytes) {
 
 bool inside(const EngineBytes& bytes, uint64_t offset, uint64_t size) {
   return offset <= bytes.size() && size <= bytes.size() - offset;
+}
+
+// A part of the file that is accounted for.
+struct Extent {
+  uint64_t offset;
+  uint64_t size;
+};
+
+// What no part covers aligns the next one: zeros, so that damage shows there too.
+void check_padding(const EngineBytes& bytes, std::vector<Extent> parts) {
+  std::sort(parts.begin(), parts.end(),
+            [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
+  parts.push_back({bytes.size(), 0});
+  uint64_t end = 0;
+  for (const Extent& part : parts) {
+    for (; end < part.offset; ++end) {
+      if (bytes.data()[end] != 0) damaged(bytes, "it is damaged between its sections");
+    }
+    end = std::max(end, part.offset + part.size);
+  }
 }
 
 void check_sum(const EngineBytes& bytes, const Section& section, std::string_view name) {
@@ -161,11 +183,14 @@ EngineSections read_sections(const EngineBytes& bytes) {
     damaged(bytes, "the section table is damaged");
   }
   EngineSections sections;
+  std::vector<Extent> parts = {{0, sizeof(header)}, {header.table_offset, table_bytes}};
   for (uint32_t i = 0; i < header.num_sections; ++i) {
     format::SectionEntry entry;
     std::memcpy(&entry, table + i * sizeof(entry), sizeof(entry));
     add_section(bytes, entry, sections);
+    parts.push_back({entry.offset, entry.size});
   }
+  check_padding(bytes, std::move(parts));
   check_sum(bytes, sections.manifest, "manifest");
   check_sum(bytes, sections.code, "code");
   if (!sections.weights.data) damaged(bytes, "the weights section is missing");

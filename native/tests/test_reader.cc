@@ -45,6 +45,23 @@ std::string want_of_gpu() {
   }
 }
 
+// The first byte behind the section table that no section holds.
+size_t padding_of(const std::string& engine) {
+  braze::format::FileHeader header;
+  std::memcpy(&header, engine.data(), sizeof(header));
+  const size_t table_bytes = header.num_sections * sizeof(braze::format::SectionEntry);
+  size_t end = header.table_offset + table_bytes;
+  for (size_t at = header.table_offset; at < header.table_offset + table_bytes;) {
+    braze::format::SectionEntry entry;
+    std::memcpy(&entry, engine.data() + at, sizeof(entry));
+    if (entry.offset > end) break;
+    end = entry.offset + entry.size;
+    at += sizeof(entry);
+  }
+  CHECK(end < engine.size());
+  return end;
+}
+
 void test_damage() {
   const std::string good = braze::test::chain_engine({});
   load(good);
@@ -63,6 +80,9 @@ void test_damage() {
   bad = good;
   bad[12] = static_cast<char>(bad[12] ^ 2);
   CHECK_FAILS(BRAZE_ERROR_FORMAT, "header is damaged", load(bad));
+  bad = good;
+  bad[padding_of(good)] = 1;
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "damaged between its sections", load(bad));
 }
 
 void test_versions() {

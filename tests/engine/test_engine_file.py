@@ -152,6 +152,35 @@ def test_a_flipped_bit_in_any_section_is_found(kind: str) -> None:
             Engine.from_bytes(bad).verify()
 
 
+def test_damage_of_any_byte_is_refused_or_touches_the_record_alone() -> None:
+    data = to_bytes(chain_plan())
+    x = np.ones((2, 8), np.float32)
+    want = Engine.from_bytes(data)({"x": x})["y"].tobytes()
+    offset, size = section(data, "record")  # which the native reader skips: it is for people
+    for position in range(len(data)):
+        bad = bytearray(data)
+        bad[position] ^= 1 << position % 8
+        if offset <= position < offset + size:
+            assert Engine.from_bytes(bad)({"x": x})["y"].tobytes() == want
+        else:
+            with pytest.raises((EngineFormatError, EngineVersionError)):
+                Engine.from_bytes(bad)
+
+
+def test_both_readers_refuse_what_is_not_zero_between_sections() -> None:
+    data = to_bytes(chain_plan())
+    sections = [section(data, kind) for kind in ("manifest", "record", "code", "weights")]
+    covered = {p for offset, size in sections for p in range(offset, offset + size)}
+    padding = sorted(set(range(sections[0][0], len(data))) - covered)
+    assert len(padding) > 1000  # before the weights, at the start of a page
+    for position in (*padding[:3], *padding[3::97], padding[-1]):
+        bad = bytearray(data)
+        bad[position] = 1
+        assert load_everywhere(bytes(bad)) == [EngineFormatError] * 2
+        with pytest.raises(EngineFormatError, match="damaged between its sections"):
+            Engine.from_bytes(bad)
+
+
 def test_damaged_weights_of_a_large_engine_never_reach_a_run(tmp_path: Path) -> None:
     plan = chain_plan(num_steps=2, width=1 << 17, profiles=((1, 4, 16),))
     path = tmp_path / "large.engine"

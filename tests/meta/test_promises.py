@@ -274,7 +274,7 @@ def test_damaged_engines_are_refused_or_right(tmp_path: Path) -> None:
         except BrazeError:
             refused += 1
             continue
-        # only bytes that mean nothing (padding) may change unnoticed
+        # only the record, which is for people, may change unnoticed
         assert got.tobytes() == want.tobytes()
     assert refused > 250
 

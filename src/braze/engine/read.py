@@ -88,6 +88,7 @@ def read_sections(view: memoryview, name: str) -> list[Section]:
     if checksum(table) != table_sum:
         raise EngineFormatError(f"{name}: the section table is damaged; copy the file again")
     sections: list[Section] = []
+    parts = [(0, schema.HEADER.size), (table_offset, table_bytes)]
     for kind, flags, offset, size, section_sum in schema.SECTION.iter_unpack(table):
         if offset + size > len(view) or offset % schema.SECTION_ALIGN:
             raise EngineFormatError(f"{name}: section {kind} lies outside the file")
@@ -99,7 +100,18 @@ def read_sections(view: memoryview, name: str) -> list[Section]:
         if known and any(s.kind == kind for s in sections):
             raise EngineFormatError(f"{name}: section {kind} is there twice; build it again")
         sections.append(Section(kind, offset, size, section_sum))
+        parts.append((offset, size))
+    _check_padding(view, parts, name)
     return sections
+
+
+def _check_padding(view: memoryview, parts: list[tuple[int, int]], name: str) -> None:
+    """What no part covers aligns the next one: zeros, so that damage shows there too."""
+    end = 0
+    for offset, size in sorted([*parts, (len(view), 0)]):
+        if bytes(view[end:offset]).strip(b"\0"):
+            raise EngineFormatError(f"{name} is damaged between its sections; copy the file again")
+        end = max(end, offset + size)
 
 
 def _header(view: memoryview, name: str) -> tuple[Any, ...]:
