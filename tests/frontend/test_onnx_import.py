@@ -17,6 +17,7 @@ from braze.core.errors import (
     ProfileError,
     UnsupportedOpError,
 )
+from braze.core.trace import Trace
 from braze.frontend.onnx.findings import ImportRefusal
 from braze.frontend.onnx.importer import check_model, import_model, import_network
 from tests.frontend.onnx_models import (
@@ -248,3 +249,28 @@ def test_errors_are_braze_errors_only() -> None:
     for source in (b"\x00" * 64, b"\xff" * 64, bytes(range(256))):
         with pytest.raises(BrazeError):
             load(source)
+
+
+@pytest.mark.parametrize("declared", [[2, 4], [2, 3, 1], [6], []])
+def test_a_declared_output_shape_that_is_wrong_is_noted_and_ignored(declared: list[int]) -> None:
+    proto = model([node("Relu", ["x"], ["y"], "n")], [X], [info("y", declared)])
+    trace = Trace()
+    graph = import_model(proto, trace=trace)
+    assert graph.outputs[0][1].shape == (2, 3)
+    (note,) = [d["text"] for d in trace.decisions if d["kind"] == "note"]
+    assert note.startswith(f"graph output 'y' is declared with shape {declared} but")
+    assert [f.reason for f in check_model(proto) if f.supported and f.reason] == [note]
+
+
+@pytest.mark.parametrize("declared", [[2, 3], ["n", 3], [-1, 3], [None, None], None])
+def test_declared_output_shapes_that_fit_are_not_noted(declared: list[int] | None) -> None:
+    trace = Trace()
+    import_model(model([node("Relu", ["x"], ["y"], "n")], [X], [info("y", declared)]), trace=trace)
+    assert all(d["kind"] != "note" for d in trace.decisions)
+
+
+def test_a_symbol_contradicts_no_declared_size() -> None:
+    proto = model([node("Relu", ["x"], ["y"])], [info("x", ["n", 3])], [info("y", [1, 3])])
+    trace = Trace()
+    import_model(proto, shapes={"x": ((1, 3), (2, 3), (4, 3))}, trace=trace)
+    assert all(d["kind"] != "note" for d in trace.decisions)

@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
     keywords = build_keywords(args)
     findings = check_model(args.model, keywords["shapes"], keywords["values"])
     print("\n".join([section("Ops"), *op_lines(findings)]))
+    for note in (f.reason for f in findings if f.supported and f.reason):
+        print(f"Note: {note}")
     problems = list(dict.fromkeys(f.command or f.reason for f in findings if not f.supported))
     if problems:
         print(section("What does not run"))

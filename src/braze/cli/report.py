@@ -57,7 +57,8 @@ def engine_lines(plan: Plan) -> list[str]:
     ]
     for kind, bindings in (("Input", plan.inputs), ("Output", plan.outputs)):
         lines += [f"{kind} {b.name}: {b.dtype} {binding_shape(plan, b)}" for b in bindings]
-    return lines
+    decisions = plan.record.get("decisions", ())
+    return [*lines, *(f"Note: {d['text']}" for d in decisions if d.get("kind") == "note")]
 
 
 def profile_lines(plan: Plan) -> list[str]:

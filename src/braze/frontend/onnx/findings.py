@@ -22,9 +22,9 @@ MAX_LISTED = 100
 class Finding:
     """Whether one node can be built.
 
-    node, op_type, domain: the ONNX node ("" for a finding about a graph input); reason: why not,
-    one sentence that names the node ("" when supported); command: the same in the words of the
-    command line, where those differ; error: the class of error it is;
+    node, op_type, domain: the ONNX node ("" for a finding about a graph input or output); reason:
+    why not, one sentence that names the node ("" when supported, or a note); command: the same in
+    the words of the command line, where those differ; error: the class of error it is;
     inputs: graph inputs whose content, when given with `values`, may lift the refusal; cause: what
     was raised, when that was no BrazeError (a bug of ours).
     """

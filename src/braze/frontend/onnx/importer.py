@@ -94,6 +94,9 @@ def import_network(
     assert graph is not None
     if trace is not None:
         trace.decide("import", nodes=len(graph.nodes), constants=len(graph.constants))
+        for f in findings:
+            if f.reason:
+                trace.decide("note", text=f.reason)
     profiles = tuple(with_run_sizes(graph.sizes, p) for p in resolved.profiles)
     return Imported(graph, profiles)
 
@@ -296,4 +299,32 @@ def _check_output(declared: ValueRecord, value: Value) -> list[Finding]:
                 f"{value.dtype}; correct the declaration or add a Cast"
             )
         ]
-    return []
+    return _check_declared_shape(declared, value)
+
+
+def _check_declared_shape(declared: ValueRecord, value: Value) -> list[Finding]:
+    """A note where the shape that a model declares for an output is not the one computed.
+
+    Exporters leave such shapes behind. They mean nothing: the output has the shape computed.
+    """
+    if declared.shape is None:
+        return []
+    known = zip(declared.shape, value.shape, strict=False)
+    if len(declared.shape) == len(value.shape) and all(
+        a == b for a, b in known if isinstance(a, int) and isinstance(b, int)
+    ):
+        return []
+    written, computed = (
+        ", ".join("?" if d is None else str(d) for d in shape)
+        for shape in (declared.shape, value.shape)
+    )
+    return [
+        Finding(
+            "",
+            "",
+            "",
+            True,
+            reason=f"graph output {declared.name!r} is declared with shape "
+            f"[{written}] but is computed with [{computed}], which it has",
+        )
+    ]
