@@ -1,0 +1,163 @@
+"""What docs/semantics.md says of cases that ONNX leaves open, on every target that runs here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import braze
+
+WAYS = [
+    {"optimization_level": 0, "threads": 1},
+    {"optimization_level": 2, "threads": 1},
+    {"target": "cpu:x86-64", "optimization_level": 2, "threads": 1},
+    {"target": "reference"},
+]
+pytestmark = pytest.mark.parametrize("way", WAYS, ids=lambda w: "-".join(map(str, w.values())))
+Array = np.ndarray[Any, Any]
+
+
+def run(
+    way: dict[str, Any],
+    op: str,
+    feed: dict[str, Array],
+    constants: dict[str, Array] | None = None,
+    shapes: dict[str, Any] | None = None,
+    to: int = 0,
+    opset: int = 19,
+    **attributes: Any,
+) -> Array:
+    """The output of one node; its inputs are those of `feed`, then `constants`."""
+    constants = constants or {}
+    kind = helper.np_dtype_to_tensor_dtype
+    inputs = [
+        helper.make_tensor_value_info(
+            n, kind(a.dtype), [f"{n}{i}" for i in range(a.ndim)] if shapes else a.shape
+        )
+        for n, a in feed.items()
+    ]
+    if to:
+        attributes["to"] = to
+    first = next(iter(feed.values()))
+    output = helper.make_tensor_value_info("y", to or kind(first.dtype), None)
+    names = [*feed, *([""] if op == "Resize" else []), *constants]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, ["y"], "n", **attributes)],
+        "g",
+        inputs,
+        [output],
+        [numpy_helper.from_array(a, n) for n, a in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+    engine = braze.build(model, shapes=shapes, **way)
+    got: Array = engine(feed)["y"]
+    return got
+
+
+@pytest.mark.parametrize("scale", [1.7, 0.6])
+def test_resize_aligns_corners_of_the_scaled_size(way: dict[str, Any], scale: float) -> None:
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)
+    scales = np.float32([1, 1, 1, scale])
+    got = run(
+        way, "Resize", {"x": x}, {"s": scales}, mode="linear",
+        coordinate_transformation_mode="align_corners",
+    )  # fmt: skip
+    want = np.arange(int(4 * scale)) * 3 / (4 * float(scales[3]) - 1)
+    np.testing.assert_allclose(got[0, 0, 0], want, rtol=1e-6)  # a few roundings of float32
+
+
+FLOATS = np.float32([300, -300, 1e20, -1e20, np.nan, np.inf, -np.inf, 3.9, -3.9, 2.0**31, -1.5])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
+def test_a_cast_out_of_range_gives_the_least_number(way: dict[str, Any], dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    got = run(way, "Cast", {"x": FLOATS}, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+    want = []
+    for f in FLOATS.tolist():
+        inside = np.isfinite(f) and limits.min <= int(f) <= limits.max
+        want.append(int(f) if inside else limits.min)
+    assert got.tolist() == want
+
+
+def test_casts_between_integers_keep_the_low_bits(way: dict[str, Any]) -> None:
+    x = np.array([300, -300, 2**40, -1, 128, 255, 256])
+    got = run(way, "Cast", {"x": x}, to=TensorProto.INT8)
+    assert got.tolist() == [44, -44, 0, -1, -128, -1, 0]
+    got = run(way, "Cast", {"x": np.float32([np.nan, 0, -0.0, 0.1])}, to=TensorProto.BOOL)
+    assert got.tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("mode", "pads", "want"),
+    [
+        ("edge", [-2, 3], [2, 3, 4, 5, 5, 5, 5]),
+        ("constant", [3, -2], [0, 0, 0, 0, 1, 2, 3]),
+        ("reflect", [-2, 3], [2, 3, 4, 5, 4, 3, 2]),
+        ("reflect", [3, -2], [3, 2, 1, 0, 1, 2, 3]),
+        ("wrap", [-2, 3], [2, 3, 4, 5, 0, 1, 2]),
+        ("wrap", [3, -2], [3, 4, 5, 0, 1, 2, 3]),
+        ("wrap", [-1, -1], [1, 2, 3, 4]),
+        ("reflect", [0, 12], [0, 1, 2, 3, 4, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 4, 3]),
+    ],
+)
+def test_negative_pads(way: dict[str, Any], mode: str, pads: list[int], want: list[int]) -> None:
+    x = np.arange(6, dtype=np.float32)
+    assert run(way, "Pad", {"x": x}, {"p": np.array(pads)}, mode=mode).tolist() == want
+
+
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_reshape_of_no_elements(way: dict[str, Any], n: int) -> None:
+    x = np.zeros((n, 6), np.float32)
+    shapes = {"x": ((0, 6), (1, 6), (4, 6))}
+    assert run(way, "Reshape", {"x": x}, {"s": np.array([0, -1])}, shapes).shape == (n, 6)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int8"])
+def test_integers_divided_by_zero_and_by_minus_one(way: dict[str, Any], dtype: str) -> None:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    a = np.array([1, -1, 0, high, low, low, -7], dtype)
+    b = np.array([0, 0, 0, 0, 0, -1, 2], dtype)
+    assert run(way, "Div", {"a": a, "b": b}).tolist() == [0, 0, 0, 0, 0, low, -3]
+    assert run(way, "Mod", {"a": a, "b": b}).tolist() == [0, 0, 0, 0, 0, 0, 1]
+
+
+def model_of_opset(op: str, opset: int, **attributes: Any) -> onnx.ModelProto:
+    value = helper.make_tensor_value_info
+    names = ["x", "w"] if op == "Conv" else ["x"]
+    weight = numpy_helper.from_array(np.ones((1, 1, 1, 1), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node(op, names, ["y"], "n", **attributes)],
+        "g",
+        [value("x", TensorProto.FLOAT, [1, 1, 2, 2])],
+        [value("y", TensorProto.FLOAT, None)],
+        [weight] if op == "Conv" else [],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=3)
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "attributes", "runs"),
+    [
+        ("Relu", 6, {}, True),
+        ("Relu", 5, {"consumed_inputs": [0]}, False),
+        ("Conv", 1, {}, True),
+        ("Reshape", 4, {"shape": [1, 1, 2, 2]}, False),
+        ("Dropout", 6, {"is_test": 1}, True),
+        ("Dropout", 6, {}, False),
+    ],
+)
+def test_old_opsets_run_where_the_meaning_is_the_same(
+    way: dict[str, Any], op: str, opset: int, attributes: dict[str, Any], runs: bool
+) -> None:
+    model = model_of_opset(op, opset, **attributes)
+    x = np.float32([[[[1, 2], [3, 4]]]])
+    if runs:
+        assert np.array_equal(braze.build(model, **way)({"x": x})["y"], x)
+        return
+    with pytest.raises(braze.UnsupportedOpError, match="too old for this op"):
+        braze.build(model, **way)
