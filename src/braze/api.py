@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
 
 from braze.builder import build_plan
 from braze.codegen.catalog import find_backend
@@ -40,6 +43,7 @@ def build(model: Any, **options: Unpack[BuildOptions]) -> Engine:
     Takes the options of `compile` and raises what it raises, and TargetError for a target this
     machine does not have (use `compile` to make such an engine's plan and write it to a file).
     """
+    _check_listeners(options.get("progress"), options.get("trace"))
     backend = find_backend(options.get("target", "cpu"), _workers(options.get("threads")))
     backend.require()
     trace = options.get("trace") or Trace(progress=options.get("progress"))
@@ -89,10 +93,11 @@ def compile(  # the field's word, and braze.compile reads well
     for name, given in (("shapes", shapes), ("values", values), ("debug", debug)):
         if not isinstance(given, (Mapping, Sequence, type(None))):
             raise ConfigError(f"{name}={given!r} is not of the kind that `braze.compile` describes")
+    _check_listeners(progress, trace)
     trace = trace if trace is not None else Trace(progress=progress)
     config = BuildConfig(
         precision=precision,
-        optimization_level=optimization_level,
+        optimization_level=_plain(optimization_level),
         timing_cache=timing_cache,
         debug=(debug,) if isinstance(debug, str) else tuple(debug),
     )
@@ -102,12 +107,23 @@ def compile(  # the field's word, and braze.compile reads well
     return build_plan(imported.graph, imported.profiles, config, backend, trace)
 
 
+def _check_listeners(progress: object, trace: object) -> None:
+    if not (progress is None or callable(progress)):
+        raise ConfigError(f"progress={progress!r} cannot be called; give a function of 3 arguments")
+    if not (trace is None or isinstance(trace, Trace)):
+        raise ConfigError(f"trace={trace!r} is no Trace; give a braze.core.trace.Trace")
+
+
 def _workers(threads: object) -> int:
-    if threads is None or (isinstance(threads, int) and threads == 0):
-        return available_threads()
-    if not isinstance(threads, int):
+    given = _plain(threads)
+    if isinstance(given, bool) or not isinstance(given, (int, type(None))):
         raise ConfigError(f"threads={threads!r} is not a whole number; leave it out to use all")
-    return threads
+    return given or available_threads()
+
+
+def _plain(value: Any) -> Any:
+    """A whole number of numpy's as one of Python's; all else as it is."""
+    return operator.index(value) if isinstance(value, np.integer) else value
 
 
 def available_threads() -> int:

@@ -64,6 +64,33 @@ def test_sizes_that_cannot_be(spec: str, net: Path, capsys: pytest.CaptureFixtur
     assert "--shapes" in said(capsys)
 
 
+@pytest.mark.parametrize("option", ["--shapes", "--values", "--loadInputs", "--minShapes"])
+def test_empty_lists_are_wrong_usage(
+    option: str, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", str(net), f"{option}="]) == 2
+    assert option in said(capsys)
+
+
+@pytest.mark.parametrize("size", [17, 100_000, (1 << 31) - 1])
+def test_shapes_that_an_engine_does_not_take_are_refused_before_there_are_arrays(
+    size: int, net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--minShapes=x:1x3x24x24", "--maxShapes=x:4x3x24x24", f"--shapes=x:{size}x3x24x24"]
+    quick = ["--builderOptimizationLevel=0", "--threads=1"]
+    for command in (["exec", f"--onnx={net}"], ["compare", str(net)]):
+        assert main([*command, *given, *quick]) == 1
+        assert str(size) in said(capsys)
+
+
+def test_shapes_follow_the_input_files(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = net.with_name("x.npy")
+    np.save(file, np.ones((3, 3, 24, 24), np.float32))
+    given = ["--minShapes=x:1x3x24x24", "--maxShapes=x:4x3x24x24", f"--loadInputs=x:{file}"]
+    assert main(["compare", str(net), *given, "--builderOptimizationLevel=0", "--threads=1"]) == 0
+    assert f"Input x: 3x3x24x24 float32 ({file})" in capsys.readouterr().out
+
+
 def test_a_profile_number_is_plain_digits(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(net), "--profile=²", "--optShapes=x:1x3x24x24"]) == 2
     assert "--profile=²" in said(capsys)

@@ -49,6 +49,15 @@ def engine() -> Engine:
         (lambda: build(debug=5), braze.ConfigError),
         (lambda: build(debug=(5,)), braze.ConfigError),
         (lambda: build(target=["cpu"]), braze.ConfigError),
+        (lambda: build(threads=True), braze.ConfigError),
+        (lambda: build(optimization_level=True), braze.ConfigError),
+        (lambda: build(optimization_level="3"), braze.ConfigError),
+        (lambda: build(progress=5), braze.ConfigError),
+        (lambda: build(trace=5), braze.ConfigError),
+        (lambda: build(values={"x": [[1], [2, 3]]}), braze.DTypeError),
+        (lambda: build(values={"x": np.zeros((1, 3, 24, 24), object)}), braze.DTypeError),
+        (lambda: build(values={"x": np.full((1, 3, 24, 24), "a")}), braze.DTypeError),
+        (lambda: Engine.from_plan(5), braze.EngineFormatError),  # type: ignore[arg-type]
     ],
 )
 def test_misuse(call: Callable[[], object], error: type[Exception]) -> None:
@@ -59,6 +68,17 @@ def test_misuse(call: Callable[[], object], error: type[Exception]) -> None:
 
 def test_zero_threads_are_all_of_them() -> None:
     assert build(threads=0, optimization_level=0).threads == build(optimization_level=0).threads
+
+
+def test_whole_numbers_of_numpy_are_taken() -> None:
+    engine = build(threads=np.int64(1), optimization_level=np.int32(0))
+    assert engine.threads == 1
+    assert engine.plan.record["optimization_level"] == 0
+
+
+def test_an_engine_in_memory_with_gaps() -> None:
+    data = np.repeat(np.frombuffer(engine().to_bytes(), np.uint8), 2)
+    assert Engine.from_bytes(memoryview(data)[::2]).threads == engine().threads
 
 
 def test_every_error_class_is_public_and_needs_no_compiler() -> None:

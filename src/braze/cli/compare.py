@@ -102,11 +102,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _open(args: argparse.Namespace) -> Session:
     keywords = build_keywords(args)
-    files = read_contents(parse_pairs(args.loadInputs, "--loadInputs") if args.loadInputs else {})
+    files = read_contents(parse_pairs(args.loadInputs, "--loadInputs"))
     with build_progress() as progress:
         engine = braze.build(args.model, progress=progress, **keywords)
-    given = parse_shapes(args.shapes, "--shapes") if args.shapes else {}
-    shapes = run_shapes(engine.plan, given)
+    given = parse_shapes(args.shapes, "--shapes")
+    shapes = run_shapes(engine, given, files)
     for integers in INTEGERS:
         feed = make_feed(engine.plan, shapes, files, args.seed, integers)
         try:

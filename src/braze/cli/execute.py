@@ -116,7 +116,7 @@ def _load(o: ExecOptions) -> braze.Engine:
 
 def _infer(o: ExecOptions, engine: braze.Engine, contents: Mapping[str, Content]) -> None:
     plan = engine.plan
-    shapes = run_shapes(plan, o.shapes)
+    shapes = run_shapes(engine, o.shapes, contents)
     feed = make_feed(plan, shapes, contents)
     print(section("Inference"))
     print("\n".join(input_lines(plan, feed, contents)))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import braze
 from braze.cli.contents import Content
 from braze.cli.layers import profile_shapes
 from braze.cli.report import shape_string
@@ -20,10 +21,25 @@ Array = np.ndarray[Any, Any]
 SAFE_INTEGERS = 2
 
 
-def run_shapes(plan: Plan, given: Mapping[str, Shape]) -> dict[str, Shape]:
-    """Shapes of one run: those given (names may be patterns), else the first profile's opt."""
+def run_shapes(
+    engine: braze.Engine, given: Mapping[str, Shape], files: Mapping[str, Content]
+) -> dict[str, Shape]:
+    """Shapes of one run: those of .npy files, those given (names may be patterns), else the opt
+    shapes of the first profile.
+
+    Raises ShapeError and ProfileError where the engine does not take them: before there are arrays
+    of them, which may be of any size.
+    """
+    plan = engine.plan
     shapes = profile_shapes(plan, 0, "opt")
     shapes.update(expand_names(given, [b.name for b in plan.inputs], "--shapes"))
+    arrays = {n: f.data.shape for n, f in files.items() if not isinstance(f.data, bytes)}
+    shapes.update({n: shape for n, shape in arrays.items() if n in shapes})
+    context = engine.create_context()
+    for name, shape in shapes.items():
+        context.set_input_shape(name, shape)
+    for binding in plan.outputs:
+        context.shape(binding.name)
     return shapes
 
 

@@ -198,7 +198,7 @@ def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
     shapes: dict[str, Any] | None = None
     if profiles:
         shapes = {name: [p[name] for p in profiles] for name in profiles[0]}
-    elif args.shapes:
+    elif args.shapes is not None:
         shapes = dict(parse_shapes(args.shapes, "--shapes"))
     return {
         "threads": args.threads,
@@ -250,9 +250,9 @@ def _add_report_arguments(group: argparse._ArgumentGroup) -> None:
 
 def _build_values(args: argparse.Namespace) -> dict[str, Any] | None:
     """Contents as nested lists; a list of numbers unless --shapes gives the input a shape."""
-    if not args.values:
+    if args.values is None:
         return None
-    shapes = parse_shapes(args.shapes, "--shapes") if args.shapes else {}
+    shapes = parse_shapes(args.shapes, "--shapes")
     out: dict[str, Any] = {}
     for name, numbers in parse_values(args.values, "--values").items():
         shape = shapes.get(name, (len(numbers),))
@@ -279,8 +279,8 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         load_engine=args.loadEngine or "",
         save_engine=args.saveEngine or "",
         build=build_keywords(args),
-        shapes=parse_shapes(args.shapes, "--shapes") if args.shapes else {},
-        load_inputs=parse_pairs(args.loadInputs, "--loadInputs") if args.loadInputs else {},
+        shapes=parse_shapes(args.shapes, "--shapes"),
+        load_inputs=parse_pairs(args.loadInputs, "--loadInputs"),
         skip_inference=args.skipInference,
         iterations=args.iterations,
         duration_s=args.duration,

@@ -35,10 +35,13 @@ def split_list(text: str) -> list[str]:
     return [*parts, current]
 
 
-def parse_pairs(text: str, option: str) -> dict[str, str]:
-    """`name:rest,name:rest` as a dict; raises ConfigError for an empty or repeated name."""
+def parse_pairs(text: str | None, option: str) -> dict[str, str]:
+    """`name:rest,name:rest` as a dict; raises ConfigError for an empty or repeated name.
+
+    Of an option that is not given (None) nothing.
+    """
     out: dict[str, str] = {}
-    for item in split_list(text):
+    for item in () if text is None else split_list(text):
         name, colon, rest = item.rpartition(":")
         if not colon or not name or not rest:
             raise ConfigError(f"{option}: {item!r} is not of the form name:value")
@@ -60,7 +63,7 @@ def parse_dims(text: str, option: str) -> Shape:
     return tuple(int(p) for p in parts)
 
 
-def parse_shapes(text: str, option: str) -> dict[str, Shape]:
+def parse_shapes(text: str | None, option: str) -> dict[str, Shape]:
     """The value of --shapes and its kin: name (or pattern) -> shape."""
     return {n: parse_dims(v, option) for n, v in parse_pairs(text, option).items()}
 

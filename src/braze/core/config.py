@@ -75,8 +75,8 @@ class BuildConfig:
                 f"precision {self.precision!r} is not available; use one of {', '.join(PRECISIONS)}"
             )
         level = self.optimization_level
-        if not isinstance(level, int) or level not in range(len(EFFORTS)):
-            raise ConfigError(f"optimization_level={self.optimization_level} is not in 0..5")
+        if type(level) is not int or level not in range(len(EFFORTS)):
+            raise ConfigError(f"optimization_level={level!r} is not in 0..5")
         if not isinstance(self.timing_cache, (str, os.PathLike, type(None))):
             raise ConfigError(f"timing_cache={self.timing_cache!r} is not the name of a file")
         if not all(isinstance(name, str) for name in self.debug):

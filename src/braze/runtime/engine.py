@@ -92,6 +92,8 @@ class Engine:
                 f"an engine in memory must be bytes, not {type(data).__name__}; "
                 "use braze.load for a file"
             )
+        if isinstance(data, memoryview) and not data.c_contiguous:
+            data = data.tobytes()
         source = np.frombuffer(data, np.uint8) if len(data) else np.empty(0, np.uint8)
         if not source.size:
             raise EngineFormatError("the engine is empty; build one with braze.build")
@@ -102,6 +104,8 @@ class Engine:
     @classmethod
     def from_plan(cls, plan: Plan, *, threads: int = 0) -> Engine:
         """The engine of a plan: written to memory and run from there without another copy."""
+        if not isinstance(plan, Plan):
+            raise EngineFormatError(f"{type(plan).__name__} is no plan; braze.compile makes one")
         return cls._from_image(to_array(plan), threads)
 
     @classmethod
@@ -136,7 +140,7 @@ class Engine:
         finally:
             self._free_contexts.append(context)
 
-    def profile(self, inputs: Mapping[str, Any], *, workers: int = 0) -> list[int]:
+    def profile(self, inputs: Mapping[str, Any] = NO_INPUTS, *, workers: int = 0) -> list[int]:
         """Run on `inputs` and return the nanoseconds of every step, as in Plan.every_step."""
         context = self._take_context()
         try:

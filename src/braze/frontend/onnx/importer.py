@@ -254,6 +254,11 @@ def _content(name: str, given: Any, type_: TensorType) -> np.ndarray[Any, Any]:
         )
     if array.dtype == type_.dtype.numpy:
         return array
+    if array.dtype.kind in "OSUMm" or array.dtype.names:
+        raise DTypeError(
+            f"values of input {name!r} are {array.dtype}, which holds no numbers; give an array of "
+            f"{type_.dtype}"
+        )
     with np.errstate(all="ignore"):
         converted = array.astype(type_.dtype.numpy)
     rounded = type_.dtype.is_float and not isinstance(given, (np.ndarray, np.generic))

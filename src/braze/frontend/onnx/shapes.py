@@ -14,7 +14,7 @@ import numpy as np
 from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, Interval, sym
 from braze.core.dtypes import DType
-from braze.core.errors import BindingError, ProfileError, ShapeError
+from braze.core.errors import BindingError, DTypeError, ProfileError, ShapeError
 from braze.core.words import Sizes, worded
 from braze.frontend.onnx.records import ValueRecord
 from braze.ir.graph import TensorType
@@ -93,7 +93,7 @@ def resolve_shapes(
         check_input_name(name, names, "shapes")
         options[name] = parse_option(name, option)
     for name, content in (values or {}).items():
-        shape = tuple(int(d) for d in np.shape(content))
+        shape = _content_shape(name, content)
         options.setdefault(name, ((shape, shape, shape),))
     num_profiles = _num_profiles(options)
     axes = _name_axes(inputs, options)
@@ -107,6 +107,13 @@ def resolve_shapes(
     if require:
         _require_all(inputs, axes, profiles[0])
     return _collect(inputs, axes, profiles)
+
+
+def _content_shape(name: str, content: Any) -> tuple[int, ...]:
+    try:
+        return np.shape(content)
+    except (ValueError, TypeError) as e:
+        raise DTypeError(f"values of input {name!r} are no array ({e}); give a numpy array") from e
 
 
 def check_input_name(name: str, names: Iterable[str], option: str) -> None:
