@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -214,3 +216,15 @@ def test_an_unreadable_input(net: Path, capsys: pytest.CaptureFixture[str]) -> N
     file.chmod(0)
     assert main(["compare", str(net), STATIC, f"--loadInputs=x:{file}"]) == 1
     assert "ermission" in said(capsys)
+
+
+def test_a_full_standard_output_is_one_sentence(net: Path) -> None:
+    arguments = ["check", str(net), STATIC, "--verbose", "--builderOptimizationLevel=0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # it shows in the middle of the report
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "braze", *arguments], stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=120, env=environment, check=False,
+        )  # fmt: skip
+    assert process.returncode == 1
+    assert process.stderr == "braze: standard output: No space left on device\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import traceback
@@ -127,6 +128,8 @@ def _guarded(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except Exception as e:
+        if isinstance(e, OSError) and e.errno == errno.ENOSPC and e.filename is None:
+            raise  # standard output is full: files of ours are named
         if getattr(args, "verbose", False):
             traceback.print_exception(e)
         print(f"braze {args.command}: {_told(e)}", file=sys.stderr)
