@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from braze.codegen.cuda.packing import pack_constant
-from braze.codegen.cuda.triton import ahead
 from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.halves import FORMS
@@ -86,16 +85,6 @@ def test_products(
     kernel = typed(kernel, dtype)
     env = {"m": 17}
     _compare(kernel, harness.random_inputs(kernel, env), env, split)
-
-
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("split", [1, 3])
-def test_products_of_few_rows(turned: bool, split: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their weights are asked for before anything else is."""
-    monkeypatch.setattr(ahead, "LEAST_BYTES", 0)
-    kernel = typed(harness.matmul((1,), 3, 40, 330, turned=turned, kind="residual"), F16)
-    assert ahead.fetches_ahead(kernel)
-    _compare(kernel, harness.random_inputs(kernel, {}), {}, split)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.product import begin, index_type, last_of
-from braze.codegen.cuda.triton.source import RELEASE, Val, is_short
+from braze.codegen.cuda.triton.source import RELEASE, Val
 from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div, dot
-from braze.core.dims import Dim, product
+from braze.core.dims import Dim
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec, Operand
 
@@ -42,9 +42,6 @@ def attention_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
     sizes = [spec.q_len, spec.kv_len, *(d for o in operands for d in (*o.strides, o.offset))]
     w = AnchorWriter(kernel, sizes, (spec.batch, spec.heads, spec.q_len, spec.value_dim))
     kind = index_type((*kernel.inputs, kernel.output))
-    tiles = spec.batch * spec.heads * ceil_div(spec.q_len, tile.rows)
-    if is_short(tiles * tile.split, product(spec.out_shape)):
-        w.line(RELEASE)
     _place(w, spec, tile, kind)
     in_rows = w.below("row", spec.q_len, tile.rows)
     heads = _Heads(
@@ -68,6 +65,7 @@ def attention_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
         value = w.a.put("acc / tl.where(total == 0, 1.0, total)", "float32")
         done = w.epilogue(value, Scope(axes, mask))
         w.store(w.matrix(spec.out, w.begin(spec.out, LEAD, kind), "row", "wide"), done, mask)
+    tiles = spec.batch * spec.heads * ceil_div(spec.q_len, tile.rows)
     return w.source("attention", tiles, tile, room=tile.rows * (block(spec.value_dim) + 2))
 
 

@@ -12,11 +12,6 @@ def nothing():
 
 
 @triton.jit
-def ignore(pointers):
-    """Where launches do not overlap: nothing is gained by an early request."""
-
-
-@triton.jit
 def to_tf32(x):
     """The nearest float of 11 bits. Tensor cores cut off what they do not multiply: all operands
     would be too small, and the layers of a network add that up."""

@@ -31,17 +31,9 @@ OVERLAP = 90
 OVERLAPPING = """from triton.language.extra.cuda import (
     gdc_launch_dependents as release_later, gdc_wait as wait_for_earlier,
 )
-
-
-@triton.jit
-def fetch_ahead(pointers):
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [pointers],
-        dtype=tl.int32, is_pure=False, pack=1,
-    )
 """
 IN_TURN = """from braze.codegen.cuda.triton.combine import (
-    ignore as fetch_ahead, nothing as release_later, nothing as wait_for_earlier,
+    nothing as release_later, nothing as wait_for_earlier,
 )
 """
 

@@ -3,7 +3,6 @@ epilogue on the accumulators."""
 
 from __future__ import annotations
 
-from braze.codegen.cuda.triton.ahead import fetch_weights, fetches_ahead
 from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.product import begin, index_type, read_ahead, steps, summed
@@ -23,14 +22,11 @@ def matmul_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
     assert isinstance(spec, MatmulSpec)
     operands = (spec.lhs, spec.rhs, spec.out)
     strides = [d for o in operands for d in (*o.strides, o.offset)]
-    ahead = fetches_ahead(kernel)
-    w = AnchorWriter(kernel, [spec.k, *strides], (*spec.batch, spec.m, spec.n), waits=not ahead)
+    w = AnchorWriter(kernel, [spec.k, *strides], (*spec.batch, spec.m, spec.n))
     tiles = product(spec.batch) * ceil_div(spec.m, tile.rows) * ceil_div(spec.n, tile.columns)
     kind = index_type((*kernel.inputs, kernel.output))
     begin(w, tile, tiles)
     batch = _place(w, spec, tile, kind)
-    if ahead:
-        fetch_weights(w, spec, tile)
     down, right = Val("row[:, None]", kind), Val("column[None, :]", kind)
     in_rows = w.below(down, spec.m, tile.rows)
     in_columns = w.below(right, spec.n, tile.columns)
@@ -58,8 +54,7 @@ def _place(w: AnchorWriter, spec: MatmulSpec, tile: Tile, kind: str) -> list[Val
     w.line(f"together = tl.minimum(row_tiles - first, {GROUP})")
     w.line(f"inside = inside % ({GROUP} * column_tiles)")
     w.line(f"row = (first + inside % together) * {tile.rows} + tl.arange(0, {tile.rows})")
-    w.line(f"first_column = inside // together * {tile.columns}")
-    w.line(f"column = first_column + tl.arange(0, {tile.columns})")
+    w.line(f"column = inside // together * {tile.columns} + tl.arange(0, {tile.columns})")
     w.line(f"row, column = row.to(tl.{kind}), column.to(tl.{kind})")
     if not spec.batch:
         return []

@@ -18,7 +18,7 @@ from braze.codegen.cuda.triton.arith import TritonArith
 from braze.codegen.cuda.triton.emit import Emitter, Scope
 from braze.codegen.cuda.triton.reductions import Block, combined, reduce_rows, scan_rows, winner
 from braze.codegen.cuda.triton.scalars import register_type
-from braze.codegen.cuda.triton.source import RELEASE, WAIT, Source, Val, is_short
+from braze.codegen.cuda.triton.source import RELEASE, WAIT, Source, Val
 from braze.codegen.cuda.triton.together import groups, nest_roots
 from braze.core.dims import Dim, DimExpr, product
 from braze.core.dtypes import BOOL, DType
@@ -166,8 +166,6 @@ class _NestWriter:
         pointers = [(f"in{i}", storage_type(s.dtype)) for i, s in enumerate(tensors)]
         pointers.append(("status", "int32"))
         self.src.line(WAIT)
-        if is_short(self.programs, self.total * self.inner_total):
-            self._release()
         self._body()
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
         arguments += [place] if place else []

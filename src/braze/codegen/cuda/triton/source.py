@@ -10,20 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from braze.core.dims import Dim
-
 INDENT = "    "
 # Programmatic dependent launch: a launch may start while those before it still run. Each waits for
 # their end before it touches memory, and lets the next one start when its own main work is done.
 WAIT, RELEASE = "wait_for_earlier()", "release_later()"
-FEW_PROGRAMS, FEW_ELEMENTS = 132, 1 << 15
-
-
-def is_short(programs: Dim, elements: Dim) -> bool:
-    """Whether a launch leaves most of the card to the one behind it."""
-    if not isinstance(programs, int) or not isinstance(elements, int):
-        return False
-    return programs <= FEW_PROGRAMS and elements <= FEW_ELEMENTS
 
 
 @dataclass(frozen=True, slots=True)
