@@ -325,9 +325,9 @@ def test_remedy_for_what_depends_on_an_image() -> None:
 
 
 def test_remedy_for_what_depends_on_a_parameter() -> None:
-    proto = model([node("Expand", ["x", "s"], ["y"])], [X, info("s", [2], INT64)], [ANY])
+    inputs = [X, info("s", [2], INT64), info("b", [2], INT64)]
+    proto = model([node("Col2Im", ["x", "s", "b"], ["y"])], inputs, [ANY], opset=18)
     assert "values={'s': ...}" in refused(proto, UnsupportedOpError)
-    import_model(proto, values={"s": [2, 3]})
 
 
 def test_remedy_for_a_condition_on_sizes() -> None:

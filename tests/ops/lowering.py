@@ -60,6 +60,7 @@ def run_lowered(
     values: dict[Value, Array] = {v: inputs[v.name] for v in graph.inputs}
     values.update({v: graph.weights.get(k) for v, k in graph.constants.items()})
     known = dict(env or {})
+    _give_sizes(graph, values, known)
     for node in graph.nodes:
         results = _run_node(node, values, known)
         values.update(zip(node.outputs, results, strict=True))

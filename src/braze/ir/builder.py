@@ -53,6 +53,7 @@ class GraphBuilder:
         self.guards: dict[SizeGuard, None] = {}
         self.known: dict[Value, np.ndarray[Any, Any]] = {}
         self.specialized: dict[str, tuple[int | float | bool, ...]] = {}
+        self.producer: dict[Value, Node] = {}
         self.run_sizes: dict[Hashable, RunSize] = {}  # by what gives them
         self.symbol_names: set[str] = set(self.bounds)
         self.origins: tuple[str, ...] = ()
@@ -137,6 +138,7 @@ class GraphBuilder:
             if c is not None:
                 self.known[v] = c
         self.nodes.append(Node(op, tuple(inputs), outputs, self.origins))
+        self.producer.update(dict.fromkeys(outputs, self.nodes[-1]))
         return outputs
 
     def _contents(

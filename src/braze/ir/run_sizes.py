@@ -18,7 +18,7 @@ Range = tuple[int, int, int]  # min, opt, max
 
 def highest(high: Dim | None, env: Mapping[str, Interval]) -> int:
     """The largest value of a size with the bound `high` where symbols stay within `env`."""
-    return MAX_SIZE if high is None else min(bounds(high, env)[1], MAX_SIZE)
+    return MAX_SIZE if high is None else bounds(high, env)[1]
 
 
 def with_run_sizes(sizes: Sequence[RunSize], profile: Mapping[str, Range]) -> dict[str, Range]:
@@ -32,7 +32,8 @@ def with_run_sizes(sizes: Sequence[RunSize], profile: Mapping[str, Range]) -> di
             continue
         high = highest(s.high, {name: (r[0], r[2]) for name, r in ranges.items()})
         at_opt: dict[str, Dim] = {name: r[1] for name, r in ranges.items()}
-        likely = s.size if s.value is None else GUESS if s.high is None else s.high
+        unknown = s.high is None or (isinstance(s.high, int) and s.high > MAX_SIZE)
+        likely = s.size if s.value is None else GUESS if s.high is None or unknown else s.high
         guess = substitute(likely, at_opt)
         opt = guess if isinstance(guess, int) else GUESS
         ranges[s.symbol] = (s.low, max(s.low, min(opt, high)), max(high, s.low))

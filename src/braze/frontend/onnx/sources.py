@@ -13,6 +13,7 @@ from braze.core.dims import DimExpr, symbols
 from braze.core.words import OPEN, Sizes, Words
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Node, Value
+from braze.ir.run_sizes import node_symbols, sources
 from braze.ops.writing.size_ratio import Ratio
 
 # content of more elements is data, not a parameter that anyone would fix
@@ -38,7 +39,7 @@ class Sources:
     def add(self, nodes: Iterable[Node]) -> None:
         """Note what the outputs of new nodes are computed from."""
         for node in nodes:
-            origins = [self.of(v) for v in node.inputs if v is not None]
+            origins = [self.of(v) for v in (*node.inputs, *self._read(node)) if v is not None]
             contents = frozenset[str]().union(*(o.contents for o in origins))
             sizes = frozenset[str]().union(*(o.sizes for o in origins))
             for v in node.outputs:
@@ -48,6 +49,13 @@ class Sources:
                     if known is None
                     else Origin(sizes=self._sized(d for d in known.flat))
                 )
+
+    def _read(self, node: Node) -> list[Value]:
+        """The values that sizes of a node are read from in the run."""
+        if not self._builder.run_sizes:
+            return []
+        source = sources(tuple(self._builder.run_sizes.values()))
+        return [v for s in sorted(node_symbols(node)) for v in source.get(s, ())]
 
     def of(self, value: Value) -> Origin:
         """The Origin of a value; that of a constant is empty."""

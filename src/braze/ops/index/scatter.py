@@ -26,6 +26,7 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.index.gather import check_element_indices, load_index, require_index_type
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.slice_pad import single_store
+from braze.ops.pointwise.cast import Cast
 from braze.ops.writing.arguments import (
     Types,
     array_of,
@@ -35,6 +36,7 @@ from braze.ops.writing.arguments import (
     type_of,
 )
 from braze.ops.writing.precision import same_dtype
+from braze.ops.writing.run_contents import run_contents, settled
 
 # ONNX reduction -> how a store updates the element
 REDUCTIONS = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -263,8 +265,15 @@ def import_tensor_scatter(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 
 def import_one_hot(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """OneHot; the depth must be known."""
-    depth = g.array(n.need(1))
-    size: Dim = int(depth.reshape(-1)[0]) if depth is not None else known_sizes(n, g, 1, "depth")[0]
+    """OneHot; the depth may be a number of any type."""
+    given = n.need(1)
+    depth = g.array(given)
+    if depth is not None:
+        size: Dim = int(depth.reshape(-1)[0])
+    else:
+        whole = given if given.dtype.is_int else g.add1(Cast(I64), given)
+        found = run_contents(g, whole)
+        size = known_sizes(n, g, 1, "depth")[0] if found is None else found.reshape(-1)[0]
+        size = settled(g, size, None, f"{n.name}_depth")
     k = normalize_axis(int(n.attr("axis", -1)), len(n.need(0).shape) + 1, n)
     return (g.add1(OneHot(k, size), n.need(0), n.need(2)),)

@@ -20,10 +20,11 @@ from braze.ops.writing.arguments import (
     Types,
     array_of,
     at_least,
-    known_sizes,
     normalize_axis,
+    run_sizes,
     type_of,
 )
+from braze.ops.writing.run_contents import settled
 
 # positions share a 64-bit word with 32-bit elements
 MAX_TOPK_SIZE = (1 << 32) - 1
@@ -97,8 +98,9 @@ def import_top_k(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     x = n.need(0)
     if not x.shape:
         raise ShapeError(f"node {n.name!r} (TopK): the input is a scalar; give it an axis")
-    k = int(n.attr("k")) if n.opset < 10 else known_sizes(n, g, 1, "k")[0]
     where = normalize_axis(int(n.attr("axis", -1)), len(x.shape), n)
+    k: Dim = int(n.attr("k")) if n.opset < 10 else run_sizes(n, g, 1, "k")[0]
+    k = settled(g, k, x.shape[where], f"{n.name}_k")
     high = g.range_of(x.shape[where])[1]
     if high > MAX_TOPK_SIZE:
         raise n.unsupported(

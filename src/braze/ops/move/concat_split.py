@@ -23,11 +23,12 @@ from braze.ops.writing.arguments import (
     Types,
     array_of,
     at_least,
-    known_sizes,
     normalize_axis,
+    run_sizes,
     tensor_specs,
     type_of,
 )
+from braze.ops.writing.run_contents import settled
 
 # pieces that one kernel joins; compile time grows faster than a kernel's number of loop nests, and
 # an op of so many pieces has small ones, which may as well be copied twice
@@ -166,7 +167,8 @@ def import_split(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     if n.opset < 13 and n.attr("split") is not None:
         sizes = tuple(n.attr("split"))
     elif n.opset >= 13 and n.input(1) is not None:
-        sizes = known_sizes(n, g, 1, "split sizes")
+        given = run_sizes(n, g, 1, "split sizes")
+        sizes = tuple(settled(g, d, x.shape[k], f"{n.name}_{i}") for i, d in enumerate(given))
     else:
         count = int(n.attr("num_outputs", n.num_outputs))
         sizes = _even_sizes(n, g, x.shape[k], count)

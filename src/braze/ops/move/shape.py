@@ -29,13 +29,15 @@ from braze.ops.writing.arguments import (
     Types,
     array_of,
     at_least,
-    known_ints,
-    known_sizes,
     normalize_axis,
     object_array,
+    run_sizes,
     type_of,
 )
 from braze.ops.writing.axes import behind_reshape, inverse, permuted
+from braze.ops.writing.run_axes import picked, with_ones, without
+from braze.ops.writing.run_contents import is_run_size, settled
+from braze.ops.writing.run_shapes import expanded_size, shape_of_run
 
 
 @dataclass(frozen=True)
@@ -275,8 +277,11 @@ def _resolve_reshape(
 def import_reshape(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Reshape: the shape is an input (opset 5 on); allowzero from opset 14."""
     x = n.need(0)
-    wanted = known_sizes(n, g, 1, "the target shape")
+    wanted = run_sizes(n, g, 1, "the target shape")
     allowzero = bool(n.attr("allowzero", 0)) and n.opset >= 14
+    if any(is_run_size(g, d) and g.range_of(d)[0] <= 0 for d in wanted):
+        shape = shape_of_run(n, g, x.shape, wanted, allowzero)
+        return (g.add1(Reshape(shape), x),)
     return (g.add1(Reshape(_resolve_reshape(n, g, x.shape, wanted, allowzero)), x),)
 
 
@@ -291,12 +296,12 @@ def import_flatten(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     return (g.add1(Reshape(shape), x),)
 
 
-def _axes_argument(n: OnnxNode, g: GraphBuilder) -> tuple[int, ...] | None:
+def _axes_argument(n: OnnxNode, g: GraphBuilder) -> tuple[Dim, ...] | None:
     """`axes`: an attribute before opset 13, the optional input 1 from then on."""
     if n.opset < 13:
         given = n.attr("axes")
         return None if given is None else tuple(given)
-    return None if n.input(1) is None else known_ints(n, g, 1, "axes")
+    return None if n.input(1) is None else run_sizes(n, g, 1, "axes")
 
 
 def import_squeeze(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
@@ -307,12 +312,15 @@ def import_squeeze(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         for d in x.shape:
             lo, hi = g.range_of(d)
             if not isinstance(d, int) and lo <= 1 <= hi and lo != hi:
-                raise n.unsupported(
-                    f"no axes are given and the size {d} may be 1 or more; give the axes"
-                )
+                why = f"no axes are given and the size {d} may be 1 or more; give the axes"
+                raise n.needs_content(0, why) if is_run_size(g, d) else n.unsupported(why)
         drop = {i for i, d in enumerate(x.shape) if g.range_of(d) == (1, 1)}
+    elif not dims.is_static(given):
+        mask = picked(g, given, len(x.shape), n.name)
+        kept = without(g, x.shape, mask, len(x.shape) - len(given), n.name)
+        return (g.add1(Reshape(kept), x),)
     else:
-        drop = {normalize_axis(a, len(x.shape), n) for a in given}
+        drop = {normalize_axis(a, len(x.shape), n) for a in dims.static(given)}
         for a in drop:
             g.unify(x.shape[a], 1, f"node {n.name!r} (Squeeze) axis {a}")
     return (g.add1(Reshape(tuple(d for i, d in enumerate(x.shape) if i not in drop)), x),)
@@ -324,8 +332,10 @@ def import_unsqueeze(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     given = _axes_argument(n, g)
     if given is None:
         raise n.unsupported("axes are missing; give them")
+    if not dims.is_static(given):
+        return (g.add1(Reshape(with_ones(g, x.shape, given, n.name)), x),)
     rank = len(x.shape) + len(given)
-    new = {normalize_axis(a, rank, n) for a in given}
+    new = {normalize_axis(a, rank, n) for a in dims.static(given)}
     if len(new) != len(given):
         raise ShapeError(f"node {n.name!r} (Unsqueeze): axes {list(given)} repeat; correct them")
     rest = iter(x.shape)
@@ -344,18 +354,20 @@ def import_transpose(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 def import_expand(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Expand: two-way broadcast of the input's shape and the given one."""
     x = n.need(0)
-    wanted = known_sizes(n, g, 1, "the target shape")
+    wanted = run_sizes(n, g, 1, "the target shape")
     rank = max(len(wanted), len(x.shape))
     have = (1,) * (rank - len(x.shape)) + x.shape
     want = (1,) * (rank - len(wanted)) + wanted
     where = f"node {n.name!r} (Expand)"
-    shape = tuple(g.broadcast(a, b, where) for a, b in zip(have, want, strict=True))
+    shape = tuple(expanded_size(n, g, a, b, where) for a, b in zip(have, want, strict=True))
     return (g.add1(Expand(shape), x),)
 
 
 def import_tile(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Tile with repeats as an input (opset 6 on)."""
-    return (g.add1(Tile(known_sizes(n, g, 1, "repeats")), n.need(0)),)
+    repeats = run_sizes(n, g, 1, "repeats")
+    sizes = tuple(settled(g, d, None, f"{n.name}_{i}") for i, d in enumerate(repeats))
+    return (g.add1(Tile(sizes), n.need(0)),)
 
 
 def import_shape(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:

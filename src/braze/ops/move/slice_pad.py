@@ -33,14 +33,14 @@ from braze.ops.writing.arguments import (
     Types,
     array_of,
     at_least,
-    known_ints,
-    known_sizes,
     normalize_axis,
+    run_sizes,
     tensor_specs,
     type_of,
 )
 from braze.ops.writing.axes import permuted
-from braze.ops.writing.size_arithmetic import larger, smaller
+from braze.ops.writing.run_axes import picked, spread
+from braze.ops.writing.run_contents import is_run_size, settled
 
 PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -85,62 +85,6 @@ class Slice(Op):
         )
         shape = type_of(inputs, 0).shape
         return View(index, reshape=shape == self.sizes and all(s == 1 for s in self.steps))
-
-
-def _from_front(n: OnnxNode, g: GraphBuilder, position: Dim, size: Dim, what: str) -> Dim:
-    """A start or end with negative values counted from the end; not clamped yet."""
-    low, high = g.range_of(position)
-    if low >= 0:
-        return position
-    if high < 0:
-        return position + size
-    raise n.unsupported(
-        f"{what} {position} may be negative or not; narrow the profile or make it a constant"
-    )
-
-
-def _resolve_slice(
-    n: OnnxNode, g: GraphBuilder, size: Dim, start: Dim, end: Dim, step: int
-) -> tuple[Dim, Dim]:
-    """(first index, number of elements) of one sliced axis, by the clamping rules of ONNX."""
-    if step == 0:
-        raise ShapeError(f"node {n.name!r} (Slice): step 0; use a step that is not zero")
-    start = _from_front(n, g, start, size, "start")
-    end = _from_front(n, g, end, size, "end")
-    bounds = g.range_of
-    if step > 0:
-        start = smaller(larger(start, 0, bounds), size, bounds)
-        end = smaller(larger(end, 0, bounds), size, bounds)
-        count = dims.ceildiv(end - start, step)
-    else:
-        start = smaller(larger(start, -1, bounds), size - 1, bounds)
-        end = smaller(larger(end, -1, bounds), size - 1, bounds)
-        count = dims.ceildiv(start - end, -step)
-    return start, larger(count, 0, bounds)
-
-
-def import_slice(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """Slice: starts, ends, axes are attributes before opset 10 and inputs from then on."""
-    x = n.need(0)
-    if n.opset < 10:
-        starts, ends = tuple(n.attr("starts")), tuple(n.attr("ends"))
-        which = tuple(n.attr("axes", range(len(starts))))
-        steps: tuple[int, ...] = (1,) * len(starts)
-    else:
-        starts = known_sizes(n, g, 1, "starts")
-        ends = known_sizes(n, g, 2, "ends")
-        count = len(starts)
-        which = known_ints(n, g, 3, "axes") if n.input(3) is not None else tuple(range(count))
-        steps = known_ints(n, g, 4, "steps") if n.input(4) is not None else (1,) * count
-    if not len(starts) == len(ends) == len(which) == len(steps):
-        raise ShapeError(f"node {n.name!r} (Slice): starts, ends, axes and steps differ in length")
-    first: list[Dim] = [0] * len(x.shape)
-    sizes, stride = list(x.shape), [1] * len(x.shape)
-    for start, end, a, step in zip(starts, ends, which, steps, strict=True):
-        k = normalize_axis(a, len(x.shape), n)
-        first[k], sizes[k] = _resolve_slice(n, g, x.shape[k], start, end, step)
-        stride[k] = step
-    return (g.add1(Slice(tuple(first), tuple(sizes), tuple(stride)), x),)
 
 
 def slice_axis(g: GraphBuilder, x: Value, k: int, start: Dim, size: Dim) -> Value:
@@ -270,6 +214,16 @@ def single_store(inputs: Types, output: TensorType, element: Expr) -> LoopKernel
     )
 
 
+def _pads(n: OnnxNode, g: GraphBuilder, size: Dim, begin: Dim, end: Dim) -> tuple[Dim, Dim]:
+    """What is added in front and behind; of the run's sizes only such that are not negative."""
+    if is_run_size(g, begin):
+        begin = settled(g, begin + size, None, f"{n.name}_begin") - size
+    if is_run_size(g, begin) or is_run_size(g, end):
+        whole = settled(g, begin + size + end, None, f"{n.name}_size")
+        end = whole - size - begin
+    return begin, end
+
+
 def import_pad(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Pad: attributes before opset 11, inputs from then on; axes from 18; wrap from 19."""
     x = n.need(0)
@@ -283,7 +237,7 @@ def import_pad(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         pads = tuple(n.attr("pads", n.attr("paddings", ())))
         value = n.attr("value", 0.0)
     else:
-        pads = known_sizes(n, g, 1, "pads")
+        pads = run_sizes(n, g, 1, "pads")
         fill = n.input(2) if mode == "constant" else None
         given = g.array(fill)
         if fill is not None and given is not None and given.size:
@@ -293,8 +247,14 @@ def import_pad(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     if x.dtype.is_float and value is not None:
         value = float(value)
     which = tuple(range(rank))
-    if n.opset >= 18 and n.input(3) is not None:
-        which = tuple(normalize_axis(a, rank, n) for a in known_ints(n, g, 3, "axes"))
+    axes = run_sizes(n, g, 3, "axes") if n.opset >= 18 and n.input(3) is not None else which
+    if not dims.is_static(axes) and len(pads) == 2 * len(axes):
+        picked(g, axes, rank, n.name)
+        pads = spread(axes, pads[: len(axes)], (0,) * rank) + spread(
+            axes, pads[len(axes) :], (0,) * rank
+        )
+    else:
+        which = tuple(normalize_axis(a, rank, n) for a in dims.static(axes))
     if len(pads) != 2 * len(which) or len(set(which)) != len(which):
         raise ShapeError(
             f"node {n.name!r} (Pad): {len(pads)} pads for {len(which)} axes; "
@@ -303,5 +263,5 @@ def import_pad(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     begins: list[Dim] = [0] * rank
     ends: list[Dim] = [0] * rank
     for i, a in enumerate(which):
-        begins[a], ends[a] = pads[i], pads[len(which) + i]
+        begins[a], ends[a] = _pads(n, g, x.shape[a], pads[i], pads[len(which) + i])
     return (g.add1(Pad(mode, tuple(begins), tuple(ends), value), x, *extra),)

@@ -11,16 +11,19 @@ import numpy as np
 
 from braze.core import dims
 from braze.core.dims import Dim, DimExpr
-from braze.core.dtypes import BOOL, F32, I64, DType, from_numpy, from_onnx
+from braze.core.dtypes import BOOL, F32, F64, I64, DType, from_numpy, from_onnx
 from braze.expr import scalar
 from braze.expr.scalar import Expr
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Pointwise
-from braze.ops.pointwise.cast import cast_array
-from braze.ops.writing.arguments import known_sizes
+from braze.ops.move.shape import reshape
+from braze.ops.pointwise.cast import Cast, cast_array
+from braze.ops.pointwise.elementwise import Binary, Unary
+from braze.ops.writing.arguments import known_sizes, run_sizes
 from braze.ops.writing.precision import compute_type
+from braze.ops.writing.run_contents import settled
 from braze.ops.writing.size_arithmetic import as_dim, larger, wrap
 from braze.ops.writing.size_ratio import Ratio, few_bits
 
@@ -165,7 +168,8 @@ def import_constant(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 def import_constant_of_shape(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """ConstantOfShape: sizes must be known at import; the value defaults to float32 zero."""
-    shape = known_sizes(n, g, 0, "the shape")
+    wanted = run_sizes(n, g, 0, "the shape")
+    shape = tuple(settled(g, d, None, f"{n.name}_{i}") for i, d in enumerate(wanted))
     given = n.attr("value")
     if given is None:
         return (g.add1(ConstantOfShape(shape, 0.0, F32)),)
@@ -176,8 +180,10 @@ def import_constant_of_shape(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 
 def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """Range: start, limit and delta must be constants or sizes."""
+    """Range: start, limit and delta are constants or sizes, or what the run computes."""
     dtype = n.need(0).dtype
+    if any(g.array(v) is None and g.sizes(v) is None for v in map(n.need, range(3))):
+        return (_run_range(g, n.need(0), n.need(1), n.need(2), f"{n.name}_size"),)
     start, limit, delta = (_scalar(n, g, i) for i in range(3))
     if delta == 0:
         raise n.invalid("delta is 0; give a step")
@@ -199,6 +205,22 @@ def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         span = (p * s - r * q) * (u if t > 0 else -u)
         length = larger(dims.ceildiv(span, q * s * abs(t)), 0, g.range_of)
     return (g.add1(Range(start, delta, length, dtype)),)
+
+
+def _run_range(g: GraphBuilder, start: Value, limit: Value, delta: Value, hint: str) -> Value:
+    """Range where the run computes what it is given.
+
+    The count is found in float64, exact for integers below 2**53; elements as for fixed ones.
+    """
+    first, end, step = (reshape(g, g.add1(Cast(F64), v), (1,)) for v in (start, limit, delta))
+    count = g.add1(Unary("ceil"), g.add1(Binary("div"), g.add1(Binary("sub"), end, first), step))
+    count = g.add1(Binary("max"), count, g.constant(np.zeros(1)))
+    size = g.read_size(g.add1(Cast(I64), count), 0, 0, None, hint)
+    wide = compute_type(start.dtype)
+    places = g.add1(Cast(wide), g.add1(Range(0, 1, size, I64)))
+    first, step = (reshape(g, g.add1(Cast(wide), v), (1,)) for v in (start, delta))
+    moved = g.add1(Binary("add"), first, g.add1(Binary("mul"), places, step))
+    return g.add1(Cast(start.dtype), moved)
 
 
 def _scalar(n: OnnxNode, g: GraphBuilder, index: int) -> Any:

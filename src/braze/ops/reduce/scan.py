@@ -15,10 +15,12 @@ from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, Importer, InferContext, OnnxNode, Op, Perm, Permuted
 from braze.ops.lowering import Lowering, Nest
+from braze.ops.move.shape import reshape
 from braze.ops.reduce.reduce import kept_index, reduced_shape, specs
-from braze.ops.writing.arguments import known_ints
+from braze.ops.writing.arguments import run_sizes
 from braze.ops.writing.broadcast import normalize_axis
 from braze.ops.writing.precision import narrow, present, widen, widened
+from braze.ops.writing.run_axes import around
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,17 @@ class Cumulative(Op):
 
 
 def cumulative_importer(kind: str) -> Importer:
-    """Importer of CumSum ("sum") and CumProd ("prod"); the axis must be known at import."""
+    """Importer of CumSum ("sum") and CumProd ("prod")."""
 
     def import_cumulative(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         x = n.need(0)
         where = f"node {n.name!r} ({n.op_type})"
-        axis = normalize_axis(known_ints(n, g, 1, "axis")[0], x.type.rank, where)
+        given = run_sizes(n, g, 1, "axis")[0]
+        if not isinstance(given, int):
+            shape = around(g, x.shape, given, n.name)
+            op = Cumulative(kind, 1, bool(n.attr("exclusive", 0)), bool(n.attr("reverse", 0)))
+            return (reshape(g, g.add1(op, reshape(g, x, shape)), x.shape),)
+        axis = normalize_axis(given, x.type.rank, where)
         op = Cumulative(kind, axis, bool(n.attr("exclusive", 0)), bool(n.attr("reverse", 0)))
         return (g.add1(op, x),)
 

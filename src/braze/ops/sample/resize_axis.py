@@ -77,11 +77,15 @@ class AxisMap:
         s, n, size = self.scale, self.n, self.size
         if self.rule == "tf_crop_and_resize":
             top = value(isub(n, 1))
+            middle = binary("mul", number(0.5 * (self.start + self.end)), top)
             if size == 1:
-                return binary("mul", number(0.5 * (self.start + self.end)), top)
+                return middle
             step = binary("mul", value(x), binary("mul", number(self.end - self.start), top))
             step = binary("div", step, value(isub(size, 1)))
-            return binary("add", binary("mul", number(self.start), top), step)
+            place = binary("add", binary("mul", number(self.start), top), step)
+            if isinstance(size, int):
+                return place
+            return select(binary("eq", to_expr(size), to_expr(1)), middle, place)
         if self.rule == "align_corners":
             if s is None:
                 return _ratio(imul(x, n - 1), size - 1)

@@ -14,7 +14,8 @@ from braze.ir.graph import Value
 from braze.ops.base import OnnxNode
 from braze.ops.sample.resize import MODES, Resize
 from braze.ops.sample.resize_axis import COORDINATES, NEAREST
-from braze.ops.writing.arguments import known_sizes, normalize_axis
+from braze.ops.writing.arguments import normalize_axis, run_sizes
+from braze.ops.writing.run_contents import is_run_size, settled
 
 
 def _scaled(size: Dim, scale: float) -> Dim:
@@ -51,10 +52,17 @@ def _axes(n: OnnxNode, rank: int) -> tuple[int, ...]:
 
 
 def _keep_aspect(
-    n: OnnxNode, shape: Sequence[Dim], which: Sequence[int], wanted: Sequence[Dim], policy: str
+    n: OnnxNode,
+    g: GraphBuilder,
+    shape: Sequence[Dim],
+    which: Sequence[int],
+    wanted: Sequence[Dim],
+    policy: str,
 ) -> tuple[list[Dim], float]:
     """(sizes of the axes, common scale) of keep_aspect_ratio_policy not_larger / not_smaller."""
     have = [shape[a] for a in which]
+    if any(is_run_size(g, d) for d in wanted):
+        raise n.needs_content(3, f"keep_aspect_ratio_policy {policy!r} needs sizes that are known")
     if not dims.is_static(have) or not dims.is_static(wanted):
         raise n.unsupported(f"keep_aspect_ratio_policy {policy!r} needs fixed sizes")
     fixed = dims.static(have)
@@ -79,7 +87,8 @@ def _add(
         s is not None or dims.is_static((a, b))
         for s, a, b in zip(scales, sizes, n.need(0).shape, strict=True)
     ):
-        raise n.unsupported("antialias needs fixed sizes; give scales or fix the shape")
+        why = "antialias needs fixed sizes; give scales or fix the shape"
+        raise n.needs_content(3, why) if n.input(3) is not None else n.unsupported(why)
     op = Resize(
         mode,
         tuple(sizes),
@@ -136,13 +145,15 @@ def import_resize(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
             raise n.unsupported("tf_crop_and_resize with scales is ambiguous; give sizes")
         sizes, scales = _from_scales(n, shape, which, _floats(n, g, 2, "scales"))
         return _add(n, g, sizes, scales, roi, coordinate, nearest)
-    wanted = known_sizes(n, g, 3, "sizes")
+    wanted = tuple(
+        settled(g, d, None, f"{n.name}_{i}") for i, d in enumerate(run_sizes(n, g, 3, "sizes"))
+    )
     if len(wanted) != len(which):
         raise ShapeError(f"node {n.name!r} (Resize): {len(wanted)} sizes for {len(which)} axes")
     sizes, scales = list(shape), [None] * rank
     common: float | None = None
     if policy in ("not_larger", "not_smaller"):
-        kept, common = _keep_aspect(n, shape, which, wanted, policy)
+        kept, common = _keep_aspect(n, g, shape, which, wanted, policy)
         wanted = tuple(kept)
     elif policy != "stretch":
         raise n.unsupported(f"keep_aspect_ratio_policy {policy!r} is unknown; use stretch")

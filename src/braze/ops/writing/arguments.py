@@ -13,6 +13,7 @@ from braze.expr.loops import TensorSpec
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType
 from braze.ops.base import Array, InferContext, OnnxNode
+from braze.ops.writing.run_contents import run_contents
 
 Types = Sequence[TensorType | None]
 Arrays = Sequence[Array | None]
@@ -62,6 +63,12 @@ def known_sizes(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[Di
             f"compute it from shapes",
         )
     return tuple(sizes.reshape(-1))
+
+
+def run_sizes(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[Dim, ...]:
+    """The content of an integer input; what only the run knows are symbols of any sign."""
+    sizes = run_contents(g, n.need(index))
+    return known_sizes(n, g, index, what) if sizes is None else tuple(sizes.reshape(-1))
 
 
 def known_ints(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[int, ...]:

@@ -1,0 +1,45 @@
+"""Shapes of results that the run computes: what Reshape and Expand make of the sizes it gives."""
+
+from __future__ import annotations
+
+from braze.core import dims
+from braze.core.dims import Dim
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import SizeGuard
+from braze.ops.base import OnnxNode
+from braze.ops.writing.run_contents import is_negative, is_run_size, is_zero, settled
+
+
+def shape_of_run(
+    n: OnnxNode, g: GraphBuilder, source: tuple[Dim, ...], wanted: tuple[Dim, ...], allowzero: bool
+) -> tuple[Dim, ...]:
+    """The target shape where the run tells which sizes are 0 (copy) or -1 (the rest).
+
+    Two sizes of -1, and a rest that does not come out even, break the guard on the count.
+    """
+    copied: list[Dim] = []
+    for i, d in enumerate(wanted):
+        have = source[i] if i < len(source) else -2  # a size that no copy can have
+        copies = is_run_size(g, d) and g.range_of(d)[0] <= 0 and not allowzero
+        full = d + have * is_zero(d) if copies else have if d == 0 and not allowzero else d
+        known = not is_run_size(g, full)
+        copied.append(full if known else g.name_size(full, -1, None, f"{n.name}_given_{i}"))
+    others: Dim = 1
+    for d in copied:
+        others = others * (d + is_negative(d) * (1 - d))
+    others = g.name_size(others, 0, None, f"{n.name}_others")
+    rest = dims.floordiv(dims.product(source), dims.dmax(others, 1))
+    return tuple(
+        settled(g, d + is_negative(d) * (rest - d), None, f"{n.name}_{i}")
+        for i, d in enumerate(copied)
+    )
+
+
+def expanded_size(n: OnnxNode, g: GraphBuilder, have: Dim, want: Dim, where: str) -> Dim:
+    """A size of the result of Expand."""
+    if not is_run_size(g, want):
+        return g.broadcast(have, want, where)
+    if have == 1:
+        return settled(g, want, None, f"{n.name}_size")
+    g.guards[SizeGuard((want - 1) * (want - have), 0, where)] = None
+    return have
