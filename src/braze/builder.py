@@ -17,7 +17,8 @@ from braze.engine.plan import Plan
 from braze.fusion.kernel import Packing
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import LoweredGraph, lower_graph, network_text, regions_text
-from braze.ir.graph import Graph, Value
+from braze.ir.graph import Graph, SizeGuard, Value
+from braze.ir.run_sizes import unsure_symbols
 from braze.ir.text import print_graph
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
@@ -64,7 +65,10 @@ def build_plan(
     network = make_kernels(graph, config, backend, trace)
     planner = _Planner(network, profiles, graph.specialized, config, backend, trace)
     with trace.stage("codegen"):
-        launches = choose_code(network.kernels, profiles, config, backend, trace, choose, planner)
+        guards = network.lowered.guards()
+        launches = choose_code(
+            network.kernels, profiles, config, backend, trace, choose, planner, guards
+        )
     with trace.stage("planning"):
         return planner(launches)
 
@@ -143,16 +147,18 @@ def choose_code(
     trace: Trace,
     choose: Choose | None,
     planned: Callable[[Sequence[Launch]], Plan] | None = None,
+    guards: Sequence[SizeGuard] = (),
 ) -> list[Launch]:
     """Tactics, times, choice and code of all kernels; keeps the timing cache.
 
     planned: the plan of the network by some launches, to time it as a whole (None: that is not
-    done).
+    done); guards: what the network assumes of sizes.
     """
     path = config.timing_cache
     cache = TimingCache() if path is None else TimingCache.load(path)
     opt = {name: r[1] for name, r in profiles[0].items()} if profiles else {}
-    tuner = Tuner(backend, config.effort, opt, cache, trace)
+    unsure = unsure_symbols(guards, opt)
+    tuner = Tuner(backend, config.effort, opt, cache, trace, unsure)
     candidates = tuner.candidates(kernels)
     if choose is not None:
         return tuner.launches(kernels, candidates, choose(candidates))

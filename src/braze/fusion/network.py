@@ -10,7 +10,7 @@ from braze.fusion.lower import LoweredRegion, is_flow, kernels_text, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition, Region
 from braze.fusion.side_by_side import side_by_side
-from braze.ir.graph import Graph, Value
+from braze.ir.graph import Graph, SizeGuard, Value
 from braze.ops.abilities import Abilities
 from braze.ops.lowering import Branch, Repeat
 
@@ -35,6 +35,14 @@ class LoweredGraph:
     graph: Graph
     partition: Partition
     items: tuple[Item, ...]
+
+    def guards(self) -> tuple[SizeGuard, ...]:
+        """What is assumed of sizes, in bodies too."""
+        found = dict.fromkeys(self.graph.guards)
+        for item in self.items:
+            for body in item.bodies if isinstance(item, LoweredFlow) else ():
+                found.update(dict.fromkeys(body.guards()))
+        return tuple(found)
 
     def kernels(self) -> Iterator[LoweredRegion]:
         """Every kernel, those of bodies where they are run."""

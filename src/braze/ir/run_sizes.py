@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, DimExpr, Interval, substitute, symbols
-from braze.ir.graph import Graph, Node, RunSize, Value
+from braze.ir.graph import Graph, Node, RunSize, SizeGuard, Value
 
 MAX_SIZE: Final = (1 << 31) - 1  # of a size without a bound of its own
 GUESS: Final = 16  # what a size without a bound counts for where kernels are measured
@@ -38,6 +38,16 @@ def with_run_sizes(sizes: Sequence[RunSize], profile: Mapping[str, Range]) -> di
         opt = guess if isinstance(guess, int) else GUESS
         ranges[s.symbol] = (s.low, max(s.low, min(opt, high)), max(high, s.low))
     return ranges
+
+
+def unsure_symbols(guards: Iterable[SizeGuard], sizes: Mapping[str, int]) -> frozenset[str]:
+    """The symbols of guards that do not hold for these sizes, or can not be told."""
+    found: set[str] = set()
+    for g in guards:
+        lhs, rhs = (substitute(d, sizes) for d in (g.lhs, g.rhs))
+        if lhs != rhs:
+            found |= symbols(g.lhs) | symbols(g.rhs)
+    return frozenset(found)
 
 
 def node_symbols(node: Node) -> set[str]:

@@ -20,9 +20,9 @@ from braze.engine.plan import (
     TargetRecord,
 )
 from braze.engine.steps import BufferRef
-from braze.fusion.network import LoweredFlow, LoweredGraph
+from braze.fusion.network import LoweredGraph
 from braze.fusion.region import Partition
-from braze.ir.graph import Graph, RunSize, SizeGuard, Value
+from braze.ir.graph import Graph, RunSize, Value
 from braze.planning.late import all_run_sizes
 from braze.planning.lists import Bodies, StepList
 from braze.planning.places import Places, Schedule
@@ -67,7 +67,7 @@ def assemble(
         _binding(sizes, v.name, v, of_value[v], values.get(v.name, ())) for v in graph.inputs
     )
     outputs = tuple(_binding(sizes, name, v, of_value[base(v)], ()) for name, v in graph.outputs)
-    guards = tuple(Guard(sizes.index(g.lhs), sizes.index(g.rhs), g.what) for g in _guards(network))
+    guards = tuple(Guard(sizes.index(g.lhs), sizes.index(g.rhs), g.what) for g in network.guards())
     watched = tuple(_debug(network, memory, main, v) for v in debug)
     sources = (axes[s] if s in axes else _run_source(memory, *of_run[s]) for s in symbols)
     named = tuple(map(Symbol, symbols, sources))
@@ -120,16 +120,6 @@ def _bind_io(memory: Memory, graph: Graph, parts: Partition) -> None:
         base = parts.base(v)
         assert base not in memory.of_value, f"output {name} shares memory with another binding"
         memory.of_value[base] = memory.new(Storage("output", value_bytes(v), name))
-
-
-def _guards(network: LoweredGraph) -> list[SizeGuard]:
-    """What is assumed of sizes, in bodies too."""
-    found = dict.fromkeys(network.graph.guards)
-    for item in network.items:
-        if isinstance(item, LoweredFlow):
-            for body in item.bodies:
-                found.update(dict.fromkeys(_guards(body)))
-    return list(found)
 
 
 def _binding(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from braze.codegen.backend import Backend
+from braze.codegen.reference.symbols import kernel_symbols
 from braze.core.config import Effort
 from braze.core.errors import CompileError, ExecutionError
 from braze.core.trace import Trace
@@ -88,7 +89,8 @@ class Launch:
 class Tuner:
     """The steps of one build's choice, each over all kernels; equal kernels are compiled once.
 
-    sizes: the value of every symbol to measure at (the profile's opt values).
+    sizes: the value of every symbol to measure at (the profile's opt values); unsure: symbols whose
+    values may not go together, so that kernels with them are not measured.
     """
 
     backend: Backend
@@ -96,6 +98,7 @@ class Tuner:
     sizes: Mapping[str, int]
     cache: TimingCache
     trace: Trace
+    unsure: frozenset[str] = frozenset()
     _compiled: dict[tuple[str, Tactic], CompiledKernel] = field(default_factory=dict)
     _failed: dict[tuple[str, Tactic], CompileError] = field(default_factory=dict)
 
@@ -134,14 +137,20 @@ class Tuner:
                 (k.text, k.kernel, t)
                 for k in kernels
                 for t, key in zip(k.tactics, self._keys(k), strict=True)
-                if len(k.tactics) > 1 and self.cache.get(key) is None
+                if self._is_choice(k) and self.cache.get(key) is None
             ])
         out = []
         for i, k in enumerate(kernels):
             self.trace.place = k.place
-            out.append(self._measured(k) if len(k.tactics) > 1 else k)
+            out.append(self._measured(k) if self._is_choice(k) else k)
             self.trace.report("measure", i + 1, len(kernels))
         return out
+
+    def _is_choice(self, k: Candidates) -> bool:
+        """Whether times are to decide between the tactics of a kernel."""
+        if len(k.tactics) < 2:
+            return False
+        return not self.unsure or self.unsure.isdisjoint(kernel_symbols(k.kernel))
 
     def launches(
         self,
