@@ -90,7 +90,8 @@ LaunchTable& Context::prepare(const int64_t* dims) {
   if (LaunchTable* const table = find_table(dims)) return *table;
   const Plan& plan = engine_->plan();
   Shapes shapes(plan, std::vector<int64_t>(dims, dims + dims_.size()), profile_);
-  const int64_t bytes = plan.profiles[shapes.profile()].arena_bytes;
+  ArenaLayout layout = lay_out(plan, shapes);
+  const int64_t bytes = layout.bytes;
   const bool grows = !arena_.data() || arena_.bytes() < bytes;
   while (tables_.size() >= (runner_ ? kMostTables : 1) || (grows && !tables_.empty())) {
     forget_oldest_table();  // those that point into an arena that goes away, too
@@ -99,7 +100,8 @@ LaunchTable& Context::prepare(const int64_t* dims) {
     arena_ = Arena();
     arena_ = Arena(engine_->device(), bytes);
   }
-  tables_.push_back(std::make_unique<LaunchTable>(*engine_, std::move(shapes), arena_.data()));
+  tables_.push_back(std::make_unique<LaunchTable>(*engine_, std::move(shapes), std::move(layout),
+                                                  arena_.data()));
   return *tables_.back();
 }
 
@@ -129,9 +131,9 @@ void Context::binding_shape(int32_t binding, int64_t* dims, int64_t* bytes) {
 
 void Context::profile(int32_t* profile, int64_t* arena_bytes) {
   const Lock lock(mutex_);
-  const size_t index = prepare_current().shapes().profile();
-  *profile = static_cast<int32_t>(index);
-  *arena_bytes = engine_->plan().profiles[index].arena_bytes;
+  const LaunchTable& table = prepare_current();
+  *profile = static_cast<int32_t>(table.shapes().profile());
+  *arena_bytes = table.arena_bytes();
 }
 
 void Context::bind(int32_t binding, const braze_memory& memory) {

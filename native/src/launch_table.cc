@@ -56,8 +56,11 @@ struct Straight {
 
 }  // namespace
 
-LaunchTable::LaunchTable(const Engine& engine, Shapes shapes, unsigned char* arena)
-    : engine_(engine), shapes_(std::move(shapes)), memory_(engine, shapes_, arena) {
+LaunchTable::LaunchTable(const Engine& engine, Shapes shapes, ArenaLayout layout,
+                         unsigned char* arena)
+    : engine_(engine),
+      shapes_(std::move(shapes)),
+      memory_(engine, shapes_, std::move(layout), arena) {
   const Plan& plan = engine.plan();
   for (size_t i = 0; i < plan.every_step.size(); ++i) add_step(i);
   statuses_.resize(entries_.size());

@@ -32,12 +32,13 @@ class LaunchTable {
     int64_t bytes;
   };
 
-  // Checks that every buffer of known size lies within its memory. `arena` has the profile's bytes.
-  LaunchTable(const Engine& engine, Shapes shapes, unsigned char* arena);
+  // Checks that every buffer of known size lies within its memory. `arena` has the layout's bytes.
+  LaunchTable(const Engine& engine, Shapes shapes, ArenaLayout layout, unsigned char* arena);
   LaunchTable(const LaunchTable&) = delete;
   LaunchTable& operator=(const LaunchTable&) = delete;
 
   const Shapes& shapes() const { return shapes_; }
+  int64_t arena_bytes() const { return memory_.arena_bytes(); }
   int64_t binding_bytes(size_t binding) const { return memory_.binding_bytes(binding); }
   // The memory of the caller that was bound last.
   unsigned char* bound(size_t binding) const { return memory_.address(binding); }

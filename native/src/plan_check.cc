@@ -120,7 +120,7 @@ void check_profile(const Plan& plan, const Profile& profile) {
   for (size_t i = 0; i < profile.offsets.size(); ++i) {
     if (plan.buffers[i].kind != BufferKind::kArena) continue;
     const int64_t offset = profile.offsets[i];
-    if (offset == -1 && plan.is_late(plan.buffers[i].bytes)) continue;  // memory of its own
+    if (offset == -1) continue;  // placed when its size is known
     const bool placed =
         offset >= 0 && offset <= profile.arena_bytes && offset % plan.target.alignment == 0;
     require(placed, "profile", "an arena offset is misplaced");

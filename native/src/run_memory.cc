@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "error.h"
 
@@ -14,8 +15,13 @@ int64_t dtype_bytes(int32_t dtype) { return format::kDTypes[dtype].bytes; }
 
 }  // namespace
 
-RunMemory::RunMemory(const Engine& engine, const Shapes& shapes, unsigned char* arena)
-    : engine_(engine), shapes_(shapes), arena_(arena), weights_(engine.weights()) {
+RunMemory::RunMemory(const Engine& engine, const Shapes& shapes, ArenaLayout layout,
+                     unsigned char* arena)
+    : engine_(engine),
+      shapes_(shapes),
+      layout_(std::move(layout)),
+      arena_(arena),
+      weights_(engine.weights()) {
   const Plan& plan = engine.plan();
   for (size_t i = 0; i < plan.num_bindings(); ++i) {
     const Binding& b = plan.binding(i);
@@ -69,12 +75,11 @@ RunMemory::View RunMemory::view(const BufferRef& ref) {
 
 unsigned char* RunMemory::place(size_t buffer, int64_t bytes) {
   const Plan& plan = engine_.plan();
-  const Profile& profile = plan.profiles[shapes_.profile()];
   const Buffer& b = plan.buffers[buffer];
   if (b.kind == BufferKind::kArena) {
-    if (profile.offsets[buffer] < 0) return own_memory(buffer, bytes);
-    return within(buffer, bytes, arena_, static_cast<uint64_t>(profile.arena_bytes),
-                  profile.offsets[buffer]);
+    if (layout_.offsets[buffer] < 0) return own_memory(buffer, bytes);
+    return within(buffer, bytes, arena_, static_cast<uint64_t>(layout_.bytes),
+                  layout_.offsets[buffer]);
   }
   if (b.kind == BufferKind::kWeight) {
     return within(buffer, bytes, weights_, engine_.weights_bytes(), b.offset);

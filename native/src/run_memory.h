@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arena_layout.h"
 #include "braze.h"
 #include "engine.h"
 #include "shapes.h"
@@ -19,9 +20,9 @@ class RunMemory {
     int64_t bytes;
   };
 
-  // Checks that every buffer of known size lies within its memory. `arena` has the profile's bytes;
+  // Checks that every buffer of known size lies within its memory. `arena` has the layout's bytes;
   // shapes must outlive this.
-  RunMemory(const Engine& engine, const Shapes& shapes, unsigned char* arena);
+  RunMemory(const Engine& engine, const Shapes& shapes, ArenaLayout layout, unsigned char* arena);
 
   // Checks the caller's memory, one entry a binding, and asks for memory of outputs without any.
   // Returns whether an address differs from that of the last run.
@@ -35,6 +36,7 @@ class RunMemory {
   // How far into its buffer a reference points.
   int64_t displacement(const BufferRef& ref) const;
 
+  int64_t arena_bytes() const { return layout_.bytes; }
   unsigned char* address(size_t binding) const { return bound_[binding]; }
   int64_t binding_bytes(size_t binding) const { return binding_bytes_[binding]; }  // -1: unknown yet
   int64_t buffer_bytes(size_t buffer) const;
@@ -61,6 +63,7 @@ class RunMemory {
 
   const Engine& engine_;
   const Shapes& shapes_;
+  const ArenaLayout layout_;
   unsigned char* const arena_;
   const unsigned char* const weights_;
   std::vector<int64_t> binding_bytes_;

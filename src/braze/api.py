@@ -29,6 +29,7 @@ class BuildOptions(TypedDict, total=False):
     precision: str
     threads: int | None
     shapes: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+    dims: Mapping[str, Any] | None
     values: Mapping[str, Any] | None
     optimization_level: int
     timing_cache: str | os.PathLike[str] | None
@@ -60,6 +61,7 @@ def compile(  # the field's word, and braze.compile reads well
     precision: str = "fp32",
     threads: int | None = None,
     shapes: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    dims: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
     optimization_level: int = 3,
     timing_cache: str | os.PathLike[str] | None = None,
@@ -81,7 +83,10 @@ def compile(  # the field's word, and braze.compile reads well
         twice as fast; sums stay float32, other types and processors are not touched.
     threads: workers of one run on the host; None (the default) or 0 for all processors it may use.
     shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
-        optimization profile. Needed for inputs with dynamic sizes.
+        optimization profile.
+    dims: the same by the names that the model gives its sizes: one size, (min, opt, max), or a list
+        of these. Sizes that neither gives may be anything: memory is planned when shapes are set,
+        and kernels are measured at guessed sizes, which the record of the build names.
     values: input name -> array the engine is specialised to; runs must pass the same content.
     optimization_level: 0 (no fusion) to 5; from 3 on tactics are measured on this machine.
     timing_cache: file that keeps measured times between builds.
@@ -103,7 +108,7 @@ def compile(  # the field's word, and braze.compile reads well
     )
     backend = find_backend(target, _workers(threads))
     with trace.stage("import"):
-        imported = import_network(model, shapes=shapes, values=values, trace=trace)
+        imported = import_network(model, shapes=shapes, dims=dims, values=values, trace=trace)
     return build_plan(imported.graph, imported.profiles, config, backend, trace)
 
 

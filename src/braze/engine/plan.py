@@ -185,9 +185,9 @@ class Profile:
     """One optimization profile: bounds of every symbol and the arena laid out for its maxima.
 
     ranges: (min, opt, max) per symbol, in the order of Plan.symbols; offsets: arena byte offset per
-    buffer (-1 for buffers that are not in the arena, and for those whose size is known only in the
-    run and has no useful bound: they get memory of their own then); lower_bound_bytes: the largest
-    live set.
+    buffer (-1 for buffers that are not in the arena, and for those whose size has no useful bound:
+    of these, they get places behind the others when input shapes tell their sizes, and memory of
+    their own when the run does); lower_bound_bytes: the largest live set.
     """
 
     ranges: tuple[tuple[int, int, int], ...]

@@ -111,9 +111,7 @@ def _check_profile(plan: Plan, where: str, profile: Profile) -> None:
         fits = low <= opt <= high and (low >= 0 or not isinstance(symbol.source, AxisSource))
         require(fits, where, f"{symbol.name!r}: {low} <= {opt} <= {high} does not hold")
     require(len(profile.offsets) == len(plan.buffers), where, "one offset a buffer is needed")
-    late = late_sizes(plan)
     for i, offset in enumerate(profile.offsets):
-        own_memory = offset == -1 and late[plan.buffers[i].bytes]
-        if plan.buffers[i].kind == "arena" and not own_memory:
+        if plan.buffers[i].kind == "arena" and offset != -1:
             fits = 0 <= offset <= profile.arena_bytes and offset % plan.target.alignment == 0
             require(fits, where, f"buffer {i}: arena offset {offset} is misplaced")

@@ -15,7 +15,7 @@ from braze.fusion.kernel import CompiledKernel, GridLaunch
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import Item, LoweredFlow, LoweredGraph
 from braze.ir.graph import RunSize, Value
-from braze.ir.run_sizes import shape_symbols
+from braze.ir.run_sizes import MAX_SIZE, shape_symbols
 from braze.tuning.select import Launch
 
 Group = tuple[RunSize, ...]  # what one Sizes step gives
@@ -26,7 +26,10 @@ MAX_BOUND: Final = 64 << 20
 
 def has_useful_bound(size: Dim, given: Mapping[str, RunSize], env: Mapping[str, Interval]) -> bool:
     """Whether a buffer of `size` bytes is to be planned at its largest size in a profile."""
-    late = [given[s] for s in symbols(size) if s in given]
+    used = symbols(size)
+    if any(env[s][1] >= MAX_SIZE for s in used - given.keys()):
+        return False
+    late = [given[s] for s in used if s in given]
     if not late:
         return True
     return all(s.high is not None for s in late) and bounds(size, env)[1] <= MAX_BOUND

@@ -22,13 +22,13 @@ from braze.core.trace import Trace
 from braze.frontend.onnx.assemble import assemble
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, raise_findings
 from braze.frontend.onnx.nodes import NodeImporter
+from braze.frontend.onnx.open_sizes import Dims
 from braze.frontend.onnx.order import order_nodes
 from braze.frontend.onnx.proto import ModelSource, load_model
 from braze.frontend.onnx.records import ModelRecord, Unreadable, ValueRecord
 from braze.frontend.onnx.scope import Poison, Scope
 from braze.frontend.onnx.shapes import (
     ImportShapes,
-    Range,
     Shapes,
     check_input_name,
     merge_profiles,
@@ -36,7 +36,7 @@ from braze.frontend.onnx.shapes import (
 )
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
-from braze.ir.run_sizes import with_run_sizes
+from braze.ir.run_sizes import Range, with_run_sizes
 from braze.ops.base import Importer
 from braze.ops.catalog import IMPORTERS
 
@@ -68,6 +68,7 @@ def import_network(
     model: ModelSource,
     *,
     shapes: Shapes | None = None,
+    dims: Dims | None = None,
     values: Values | None = None,
     trace: Trace | None = None,
     importers: Mapping[tuple[str, str], Importer] = IMPORTERS,
@@ -77,22 +78,27 @@ def import_network(
     model: path, bytes, onnx.ModelProto or a decoded ModelRecord.
     shapes: input name -> one shape, (min, opt, max), or a list of (min, opt, max), one a profile;
     or a list of such mappings, one a profile. Naming an input that an initializer backs makes it a
-    run-time input.
+    run-time input. dims: sizes by the names that the model gives them. What neither gives may be
+    any size.
     values: input name -> content the graph is specialised to. The input stays bound.
     Raises ModelError (damaged or inconsistent model), BindingError (unknown names), ProfileError
-    (dynamic axes without sizes), ShapeError, DTypeError, and UnsupportedOpError with all ops,
+    (contradictory sizes), ShapeError, DTypeError, and UnsupportedOpError with all ops,
     attributes and types that braze does not execute.
     """
     record = override_initializers(load_model(model), shapes, values)
     try:
-        resolved = resolve_shapes(record.runtime_inputs, shapes, values)
+        resolved = resolve_shapes(record.runtime_inputs, shapes, values, dims=dims)
     except ProfileError as e:
         _raise_with_ops(record, shapes, values or {}, importers, e)
         raise
     graph, findings = _import(record, resolved, values or {}, importers)
+    if resolved.missing and any(not f.supported for f in findings):
+        findings.append(_profile_finding(resolved.missing))
     raise_findings(findings)
     assert graph is not None
     if trace is not None:
+        if resolved.guesses:
+            trace.decide("guess", sizes=dict(resolved.guesses))
         trace.decide("import", nodes=len(graph.nodes), constants=len(graph.constants))
         for f in findings:
             if f.reason:
@@ -139,11 +145,8 @@ def check_model(
     record = override_initializers(load_model(model), shapes, values)
     resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
     _, findings = _import(record, resolved, values or {}, importers)
-    if any(not f.supported for f in findings):
-        try:
-            resolve_shapes(record.runtime_inputs, shapes, values)
-        except ProfileError as e:
-            findings.append(_profile_finding(e))
+    if resolved.missing and any(not f.supported for f in findings):
+        findings.append(_profile_finding(resolved.missing))
     return tuple(findings)
 
 

@@ -11,15 +11,15 @@ from typing import Any, Union
 
 import numpy as np
 
-from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, Interval, sym
 from braze.core.dtypes import DType
 from braze.core.errors import BindingError, DTypeError, ProfileError, ShapeError
 from braze.core.words import Sizes, worded
+from braze.frontend.onnx.open_sizes import Dims, bind_dims, open_sizes, parse_dims
 from braze.frontend.onnx.records import ValueRecord
 from braze.ir.graph import TensorType
+from braze.ir.run_sizes import MAX_SIZE, Range
 
-Range = tuple[int, int, int]
 Triple = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 # one shape, (min, opt, max), or a list of these triples (one a profile)
 ShapeOption = Sequence[Any]
@@ -35,12 +35,16 @@ class ImportShapes:
     """Types of the graph inputs, and what their symbols may be.
 
     types: input name -> type (inputs of types braze lacks are absent); bounds: (min, max) of each
-    symbol over all profiles; profiles: (min, opt, max) of each symbol, one mapping a profile.
+    symbol over all profiles; profiles: (min, opt, max) of each symbol, one mapping a profile;
+    guesses: what sizes that are not given are taken for where kernels are measured; missing: how
+    to give those sizes, None where all are given.
     """
 
     types: Mapping[str, TensorType]
     bounds: Mapping[str, Interval]
     profiles: tuple[Mapping[str, Range], ...]
+    guesses: Mapping[str, int]
+    missing: ProfileError | None
 
 
 def merge_profiles(shapes: Shapes | None) -> dict[str, ShapeOption]:
@@ -75,6 +79,7 @@ def resolve_shapes(
     shapes: Shapes | None = None,
     values: Mapping[str, Any] | None = None,
     *,
+    dims: Dims | None = None,
     require: bool = True,
 ) -> ImportShapes:
     """Give every input axis a size or a bounded symbol.
@@ -82,10 +87,10 @@ def resolve_shapes(
     shapes: input name -> one shape, (min, opt, max), or a list of (min, opt, max), one a profile;
     or a sequence of such mappings, one a profile.
     values: input name -> content, whose shape counts as the input's shape. Axes that share a name
-    share a symbol; a symbol with one possible value becomes that value. With `require` False,
-    axes without a given size keep a symbol without bounds.
+    share a symbol; a symbol with one possible value becomes that value. dims: sizes by symbol.
+    Sizes that are not given may be anything; with `require` False they have no bounds.
     Raises BindingError for unknown names, ShapeError for a size that contradicts the model and
-    ProfileError for dynamic axes without sizes or with contradictory ones.
+    ProfileError for inputs of unknown rank and contradictory sizes.
     """
     names = [i.name for i in inputs]
     options: dict[str, tuple[Triple, ...]] = {}
@@ -95,8 +100,9 @@ def resolve_shapes(
     for name, content in (values or {}).items():
         shape = _content_shape(name, content)
         options.setdefault(name, ((shape, shape, shape),))
-    num_profiles = _num_profiles(options)
-    axes = _name_axes(inputs, options)
+    by_name = parse_dims(dims)
+    num_profiles = _num_profiles({**options, **by_name})
+    axes, symbols = _name_axes(inputs, options)
     profiles: tuple[dict[str, Range], ...] = tuple({} for _ in range(num_profiles))
     for record in inputs:
         for p, ranges in enumerate(profiles):
@@ -104,9 +110,13 @@ def resolve_shapes(
                 given = options[record.name]
                 triple = given[p if len(given) > 1 else 0]
                 _bind(record.name, axes[record.name], triple, ranges)
-    if require:
-        _require_all(inputs, axes, profiles[0])
-    return _collect(inputs, axes, profiles)
+    bind_dims(by_name, symbols, profiles)
+    missing = _missing_sizes(inputs, axes, profiles[0])
+    unranked = any(axes[i.name] is None for i in inputs if isinstance(i.dtype, DType))
+    if require and unranked and missing is not None:
+        raise missing
+    guesses = open_sizes(inputs, axes, profiles) if require else {}
+    return _collect(inputs, axes, profiles, guesses, missing)
 
 
 def _content_shape(name: str, content: Any) -> tuple[int, ...]:
@@ -177,7 +187,7 @@ def _check_triple(name: str, triple: Triple) -> Triple:
     return triple
 
 
-def _num_profiles(options: Mapping[str, tuple[Triple, ...]]) -> int:
+def _num_profiles(options: Mapping[str, tuple[Any, ...]]) -> int:
     counts = {name: len(triples) for name, triples in options.items()}
     most = max(counts.values(), default=1)
     for name, count in counts.items():
@@ -191,8 +201,9 @@ def _num_profiles(options: Mapping[str, tuple[Triple, ...]]) -> int:
 
 def _name_axes(
     inputs: Sequence[ValueRecord], options: Mapping[str, tuple[Triple, ...]]
-) -> dict[str, tuple[int | str, ...] | None]:
-    """Size or symbol name of every axis; None for inputs of unknown rank."""
+) -> tuple[dict[str, tuple[int | str, ...] | None], dict[str, str]]:
+    """Size or symbol name of every axis, None for inputs of unknown rank; and what the model calls
+    a size -> its symbol."""
     taken: dict[str, str] = {}
     named: dict[str, str] = {}
     axes: dict[str, tuple[int | str, ...] | None] = {}
@@ -213,7 +224,8 @@ def _name_axes(
                 named.setdefault(d, _unique(d, d, taken) if d not in named else named[d])
                 out.append(named[d])
         axes[record.name] = tuple(out)
-    return axes
+    given = {d: d for out in axes.values() for d in out or () if isinstance(d, str)}
+    return axes, {**given, **named}
 
 
 def _unique(text: str, key: str, taken: dict[str, str]) -> str:
@@ -252,11 +264,12 @@ def _bind(
             )
 
 
-def _require_all(
+def _missing_sizes(
     inputs: Sequence[ValueRecord],
     axes: Mapping[str, tuple[int | str, ...] | None],
     ranges: Mapping[str, Range],
-) -> None:
+) -> ProfileError | None:
+    """Which sizes are not given and how to give them; None where all are."""
     problems: list[str] = []
     example: dict[str, tuple[Sizes, Sizes, Sizes]] = {}
     for record in inputs:
@@ -276,21 +289,24 @@ def _require_all(
                 for end in (0, 2)
             )
             example[record.name] = (known, known, most)
-    if problems:
-        raise ProfileError(
-            *worded(
-                lambda words: (
-                    f"{'; '.join(problems)}: give their min, opt and max sizes, for example "
-                    f"{words.shapes(example)}"
-                )
+    if not problems:
+        return None
+    return ProfileError(
+        *worded(
+            lambda words: (
+                f"{'; '.join(problems)}: give their min, opt and max sizes, for example "
+                f"{words.shapes(example)}"
             )
         )
+    )
 
 
 def _collect(
     inputs: Sequence[ValueRecord],
     axes: Mapping[str, tuple[int | str, ...] | None],
     profiles: tuple[dict[str, Range], ...],
+    guesses: Mapping[str, int],
+    missing: ProfileError | None,
 ) -> ImportShapes:
     bounds = {
         name: (min(p[name][0] for p in profiles), max(p[name][2] for p in profiles))
@@ -310,4 +326,6 @@ def _collect(
         types=types,
         bounds={name: bounds[name] for name in free},
         profiles=tuple({name: p[name] for name in free} for p in profiles),
+        guesses=guesses,
+        missing=missing,
     )

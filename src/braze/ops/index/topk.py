@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from braze.core import dims
-from braze.core.dims import Dim
+from braze.core.dims import Dim, dmin
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
@@ -101,8 +101,10 @@ def import_top_k(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     where = normalize_axis(int(n.attr("axis", -1)), len(x.shape), n)
     k: Dim = int(n.attr("k")) if n.opset < 10 else run_sizes(n, g, 1, "k")[0]
     k = settled(g, k, x.shape[where], f"{n.name}_k")
-    high = g.range_of(x.shape[where])[1]
-    if high > MAX_TOPK_SIZE:
+    low, high = g.range_of(x.shape[where])
+    if low <= MAX_TOPK_SIZE < high and not isinstance(x.shape[where], int):
+        g.unify(dmin(x.shape[where], MAX_TOPK_SIZE), x.shape[where], "TopK axis below 2**32")
+    elif high > MAX_TOPK_SIZE:
         raise n.unsupported(
             f"an axis of up to {high} elements is too long; {MAX_TOPK_SIZE} are supported"
         )

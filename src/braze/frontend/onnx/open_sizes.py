@@ -1,0 +1,101 @@
+"""Sizes of inputs that are given by their names, and those that are not given at all."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Union
+
+import numpy as np
+
+from braze.core.dtypes import DType
+from braze.core.errors import BindingError, ProfileError
+from braze.frontend.onnx.records import ValueRecord
+from braze.ir.run_sizes import MAX_SIZE, Range
+
+# one size, (min, opt, max), or a list of these (one a profile), by the name of the size
+Dims = Mapping[str, Union[int, Sequence[Any]]]
+Axes = Mapping[str, "tuple[int | str, ...] | None"]
+
+_BATCH: Final = 1
+_PICTURE: Final = 224  # a side of a picture: the last axes of a tensor of four
+_LENGTH: Final = 128  # of a sequence: any other
+
+
+def parse_dims(dims: Dims | None) -> dict[str, tuple[Range, ...]]:
+    """The (min, opt, max) of each named size, one a profile; raises ProfileError."""
+    if dims is not None and not isinstance(dims, Mapping):
+        raise ProfileError(f"dims must map names of sizes to (min, opt, max), not {dims!r}")
+    return {name: _ranges(name, option) for name, option in (dims or {}).items()}
+
+
+def _ranges(name: str, option: Any) -> tuple[Range, ...]:
+    if _is_size(option):
+        return (_range(name, (option, option, option)),)
+    if isinstance(option, (list, tuple)) and len(option) == 3 and all(map(_is_size, option)):
+        return (_range(name, option),)
+    if isinstance(option, (list, tuple)) and option:
+        return tuple(r for o in option for r in _ranges(name, o))
+    raise ProfileError(
+        f"dims of size {name!r} must be one size, (min, opt, max), or a list of these, not "
+        f"{option!r}"
+    )
+
+
+def _is_size(x: object) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+
+
+def _range(name: str, given: Sequence[int]) -> Range:
+    low, opt, high = (int(x) for x in given)
+    if not 0 <= low <= opt <= high <= MAX_SIZE:
+        raise ProfileError(
+            f"dims of size {name!r}: need 0 <= min <= opt <= max <= {MAX_SIZE}, got "
+            f"{(low, opt, high)}"
+        )
+    return low, opt, high
+
+
+def bind_dims(
+    dims: Mapping[str, tuple[Range, ...]],
+    names: Mapping[str, str],
+    profiles: Sequence[dict[str, Range]],
+) -> None:
+    """Put named sizes into the profiles. names: what the model calls a size -> its symbol.
+
+    Raises BindingError for a name that the model does not have, ProfileError for a size that
+    `shapes` gives in another way.
+    """
+    for given, ranges in dims.items():
+        if given not in names:
+            close = difflib.get_close_matches(str(given), names, 1)
+            hint = f"; did you mean {close[0]!r}" if close else ""
+            raise BindingError(
+                f"dims names size {given!r}, but the model's sizes are "
+                f"{', '.join(map(repr, names)) or 'all fixed'}{hint}"
+            )
+        for p, profile in enumerate(profiles):
+            wanted = ranges[p if len(ranges) > 1 else 0]
+            if profile.setdefault(names[given], wanted) != wanted:
+                raise ProfileError(
+                    f"size {given!r} is {wanted} in dims but shapes gives "
+                    f"{profile[names[given]]}; give it once"
+                )
+
+
+def open_sizes(
+    inputs: Sequence[ValueRecord], axes: Axes, profiles: Sequence[dict[str, Range]]
+) -> dict[str, int]:
+    """Let every size that is not given be anything; returns what each is guessed to be."""
+    guesses: dict[str, int] = {}
+    for record in inputs:
+        sizes = axes[record.name]
+        if sizes is None or not isinstance(record.dtype, DType):
+            continue
+        for i, d in enumerate(sizes):
+            if isinstance(d, str) and d not in profiles[0]:
+                picture = len(sizes) == 4 and i >= 2 and record.dtype.is_float
+                guesses[d] = _BATCH if i == 0 else _PICTURE if picture else _LENGTH
+                for ranges in profiles:
+                    ranges[d] = (0, guesses[d], MAX_SIZE)
+    return guesses
