@@ -64,11 +64,8 @@ def test_exec_builds_saves_and_runs(
 def test_exec_without_shapes_for_a_dynamic_model(
     net: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["exec", f"--onnx={net}"]) == 1
-    out, err = capsys.readouterr()
-    assert "&&&& FAILED" in out
-    assert "'x'" in err.splitlines()[-1]
-    assert "Traceback" not in err
+    assert main(["exec", f"--onnx={net}"]) == 0
+    assert "&&&& PASSED" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff" * 50, b"no model at all"])
@@ -106,7 +103,7 @@ def test_check_lists_ops_and_kernels(net: Path, capsys: pytest.CaptureFixture[st
 
 def test_check_works_without_shapes(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(net)]) == 0
-    assert "Every op runs" in capsys.readouterr().out
+    assert "This model can be built" in capsys.readouterr().out
 
 
 def test_check_names_all_that_cannot_run(

@@ -14,12 +14,12 @@ from braze.core.errors import (
     DTypeError,
     InternalError,
     ModelError,
-    ProfileError,
     UnsupportedOpError,
 )
 from braze.core.trace import Trace
 from braze.frontend.onnx.findings import ImportRefusal
 from braze.frontend.onnx.importer import check_model, import_model, import_network
+from braze.ir.run_sizes import MAX_SIZE
 from tests.frontend.onnx_models import (
     FAKES,
     INT64,
@@ -225,8 +225,9 @@ def test_declared_output_type_must_be_what_is_computed() -> None:
 
 def test_dynamic_axes_become_symbols_with_bounds() -> None:
     proto = model([node("Relu", ["x"], ["y"])], [info("x", ["n", 3])], [Y])
-    with pytest.raises(ProfileError):
-        load(proto)
+    free = import_network(proto, importers=FAKES)
+    assert free.graph.bounds == {"n": (0, MAX_SIZE)}
+    assert free.profiles == ({"n": (0, 1, MAX_SIZE)},)
     imported = import_network(proto, shapes={"x": ((1, 3), (2, 3), (8, 3))}, importers=FAKES)
     assert imported.graph.outputs[0][1].shape == (sym("n"), 3)
     assert imported.graph.bounds == {"n": (1, 8)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from braze.core.dtypes import F32
 from braze.core.errors import BindingError, ProfileError, ShapeError
 from braze.frontend.onnx.records import DeclaredDim, ValueRecord
 from braze.frontend.onnx.shapes import resolve_shapes
+from braze.ir.run_sizes import MAX_SIZE
 
 
 def record(name: str, *shape: DeclaredDim) -> ValueRecord:
@@ -108,15 +111,18 @@ def test_values_tell_the_shape() -> None:
     assert result.types["x"].shape == (5,)
 
 
-def test_missing_shapes_list_inputs_axes_and_the_option() -> None:
+def test_missing_shapes_may_be_anything_and_are_listed() -> None:
     inputs = [record("x", "N", 3, None), record("y", 2), record("z", "N", "T")]
-    with pytest.raises(ProfileError) as caught:
-        resolve_shapes(inputs)
-    text = str(caught.value)
+    free = resolve_shapes(inputs)
+    assert free.bounds == dict.fromkeys(("N", "x_2", "T"), (0, MAX_SIZE))
+    assert free.profiles == ({name: (0, g, MAX_SIZE) for name, g in free.guesses.items()},)
+    assert free.guesses == {"N": 1, "x_2": 128, "T": 128}
+    text = free.missing
     assert "input 'x' has dynamic axes 0 (N), 2 (x_2)" in text
     assert "input 'z' has dynamic axes 0 (N), 1 (T)" in text
     assert "shapes={'x': ((1, 3, 1), (1, 3, 1), (8, 3, 8)), 'z': " in text
     assert "'y'" not in text
+    assert resolve_shapes(inputs, {"x": (1, 3, 4), "z": (1, 7)}).missing == ""
     open_ended = resolve_shapes(inputs, require=False)
     assert open_ended.types["x"].shape == (sym("N"), 3, sym("x_2"))
     assert open_ended.bounds == {}
@@ -145,3 +151,29 @@ def test_missing_shapes_list_inputs_axes_and_the_option() -> None:
 def test_wrong_shapes(shapes, error, text: str) -> None:
     with pytest.raises(error, match=text):
         resolve_shapes([record("x", "n", 3), record("y", None)], shapes)
+
+
+def test_sizes_by_name() -> None:
+    inputs = [record("x", "batch size", 3, None), record("z", "batch size", "T")]
+    found = resolve_shapes(inputs, dims={"batch size": (1, 2, 8), "T": 5, "x_2": [1, (2, 3, 4)]})
+    assert found.types["z"].shape == (sym("batch_size"), 5)
+    assert found.bounds == {"batch_size": (1, 8), "x_2": (1, 4)}
+    ranges = [{"batch_size": (1, 2, 8), "x_2": x} for x in ((1, 1, 1), (2, 3, 4))]
+    assert list(found.profiles) == ranges
+    assert found.missing == ""
+
+
+@pytest.mark.parametrize(
+    ("dims", "error", "text"),
+    [
+        ({"M": 4}, BindingError, "sizes are 'N'"),
+        ({"N": (3, 2, 4)}, ProfileError, "min <= opt <= max"),
+        ({"N": "4"}, ProfileError, "must be one size"),
+        ({"N": 4}, ProfileError, "give it once"),
+        ([("N", 4)], ProfileError, "dims must map"),
+    ],
+)
+def test_bad_sizes_by_name(dims: Any, error: type[Exception], text: str) -> None:
+    shapes = {"x": (5, 3)} if dims == {"N": 4} else None
+    with pytest.raises(error, match=text):
+        resolve_shapes([record("x", "N", 3)], shapes, dims=dims)
