@@ -149,9 +149,10 @@ void test_phases() {
     if (overlap) replace_all("[-1,-1,-1,0,4096]", "[-1,-1,-1,0,64]");
     const std::string file = braze::test::engine_file(manifest, object, std::string(4096, '0'));
     const braze::Engine engine(braze::EngineBytes::copy(file.data(), file.size()), 0);
-    const braze::Arena arena(engine.device(), engine.plan().profiles[0].arena_bytes);
-    braze::LaunchTable table(engine, braze::Shapes(engine.plan(), {64, kChainColumns}, 0),
-                             arena.data());
+    braze::Shapes shapes(engine.plan(), {64, kChainColumns}, 0);
+    braze::ArenaLayout layout = braze::lay_out(engine.plan(), shapes);
+    const braze::Arena arena(engine.device(), layout.bytes);
+    braze::LaunchTable table(engine, std::move(shapes), std::move(layout), arena.data());
     size_t next = 0;
     for (const braze::Phase& p : table.phases(0)) {
       CHECK(p.begin == next && p.end > p.begin && p.parallel == chain.parallel);
