@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from braze.core.config import MAX_SIZE
 from braze.core.dims import sym
 from braze.core.errors import (
     BindingError,
@@ -19,7 +20,6 @@ from braze.core.errors import (
 from braze.core.trace import Trace
 from braze.frontend.onnx.findings import ImportRefusal
 from braze.frontend.onnx.importer import check_model, import_model, import_network
-from braze.ir.run_sizes import MAX_SIZE
 from tests.frontend.onnx_models import (
     FAKES,
     INT64,

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 
 from braze.core.bounds import bounds
+from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, DimExpr, Interval, is_static, substitute, sym, symbols
 from braze.core.dtypes import BF16, F16, F32, F64, DType, from_numpy
 from braze.core.elements import size_of
 from braze.core.errors import DTypeError, ShapeError, VerifyError
 from braze.ir.evaluate import evaluate_constants
 from braze.ir.graph import Graph, Node, RunSize, SizeGuard, TensorType, Value
-from braze.ir.run_sizes import MAX_SIZE, highest
+from braze.ir.run_sizes import highest
 from braze.ir.tighten import tighten
 from braze.ir.weights import WeightStore
 

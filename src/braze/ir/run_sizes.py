@@ -7,10 +7,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from braze.core.bounds import bounds
+from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, DimExpr, Interval, substitute, symbols
 from braze.ir.graph import Graph, Node, RunSize, SizeGuard, Value
 
-MAX_SIZE: Final = (1 << 31) - 1  # of a size without a bound of its own
 GUESS: Final = 16  # what a size without a bound counts for where kernels are measured
 
 Range = tuple[int, int, int]  # min, opt, max

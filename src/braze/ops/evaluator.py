@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, DimExpr, Shape, substitute
 from braze.core.dtypes import F64, DType
 from braze.core.elements import number_type, numbers, rounded, stored
 from braze.core.errors import BindingError, BrazeError, DTypeError, ExecutionError, ShapeError
 from braze.ir.graph import Graph, Node, Value
-from braze.ir.run_sizes import MAX_SIZE, in_run_order
+from braze.ir.run_sizes import in_run_order
 from braze.ops.base import Array, Op
 from braze.ops.flow.base import FlowOp
 

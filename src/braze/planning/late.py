@@ -10,12 +10,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from braze.core.bounds import bounds
+from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, Interval, substitute, symbols
 from braze.fusion.kernel import CompiledKernel, GridLaunch
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import Item, LoweredFlow, LoweredGraph
 from braze.ir.graph import RunSize, Value
-from braze.ir.run_sizes import MAX_SIZE, shape_symbols
+from braze.ir.run_sizes import shape_symbols
 from braze.tuning.select import Launch
 
 Group = tuple[RunSize, ...]  # what one Sizes step gives

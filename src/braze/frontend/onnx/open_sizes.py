@@ -8,10 +8,11 @@ from typing import Any, Final, Union
 
 import numpy as np
 
+from braze.core.config import MAX_SIZE
 from braze.core.dtypes import DType
 from braze.core.errors import BindingError, ProfileError
 from braze.frontend.onnx.records import ValueRecord
-from braze.ir.run_sizes import MAX_SIZE, Range
+from braze.ir.run_sizes import Range
 
 # one size, (min, opt, max), or a list of these (one a profile), by the name of the size
 Dims = Mapping[str, Union[int, Sequence[Any]]]

@@ -11,6 +11,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, Interval, sym
 from braze.core.dtypes import DType
 from braze.core.errors import BindingError, DTypeError, ProfileError, ShapeError
@@ -18,7 +19,7 @@ from braze.core.words import Sizes, worded
 from braze.frontend.onnx.open_sizes import Dims, bind_dims, open_sizes, parse_dims
 from braze.frontend.onnx.records import ValueRecord
 from braze.ir.graph import TensorType
-from braze.ir.run_sizes import MAX_SIZE, Range
+from braze.ir.run_sizes import Range
 
 Triple = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 # one shape, (min, opt, max), or a list of these triples (one a profile)
