@@ -7,8 +7,8 @@ from typing import Final
 
 from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
-from braze.ops.index import gather, places, scatter, topk
-from braze.ops.move import concat_split, depth_space, shape, slice_import, slice_pad, trilu
+from braze.ops.index import gather, places, scatter, slice_import, topk
+from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.norm import normalization_import
 from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
 from braze.ops.pool import pool, unpool

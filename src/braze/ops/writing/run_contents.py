@@ -7,20 +7,42 @@ stay sizes of inputs, and each element that it does not know becomes a symbol th
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from braze.core.dims import Dim, dmax, dmin, is_static, static, symbols
 from braze.core.dtypes import BOOL, I64
+from braze.expr.scalar import cast, hole
 from braze.ir.builder import GraphBuilder
-from braze.ir.graph import Node, Value
-from braze.ops.base import Array, Op
-from braze.ops.pointwise.cast import Cast
+from braze.ir.graph import Node, TensorType, Value
+from braze.ops.base import Array, InferContext, Op
+from braze.ops.lowering import Lowering, Pointwise
 
 MAX_READ: Final = 64  # elements of a tensor that sizes are read from
 LOWEST: Final = -(1 << 63) + 1  # the least int64 stands for no value
 HIGHEST: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class AsSizes(Op):
+    """Integers as int64, which sizes are read from."""
+
+    def infer(
+        self, inputs: Sequence[TensorType | None], ctx: InferContext
+    ) -> tuple[TensorType, ...]:
+        assert inputs[0] is not None
+        return (TensorType(I64, inputs[0].shape),)
+
+    def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
+        assert inputs[0] is not None
+        return (inputs[0].astype(np.int64),)
+
+    def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
+        assert inputs[0] is not None
+        return Pointwise(cast(hole(0, inputs[0].dtype), I64))
 
 
 def run_contents(g: GraphBuilder, v: Value) -> Array | None:
@@ -40,7 +62,7 @@ def run_contents(g: GraphBuilder, v: Value) -> Array | None:
     through = None if node is None else _through(g, node, v)
     if through is not None:
         return through
-    wide = v if v.dtype is I64 else g.add1(Cast(I64), v)
+    wide = v if v.dtype is I64 else g.add1(AsSizes(), v)
     low, high = (LOWEST, HIGHEST)
     if v.dtype is not I64 and v.dtype.bits < 64:
         info = np.iinfo(v.dtype.name)
