@@ -45,6 +45,11 @@ class BrazeRep(BackendRep):
         self._content_names: frozenset[str] = frozenset()
         self._built: dict[tuple[Any, ...], Runner] = {}
 
+    @property
+    def content_names(self) -> frozenset[str]:
+        """Inputs whose content builds have asked for so far."""
+        return self._content_names
+
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """Outputs in the model's order; `inputs` is a sequence in the model's order or a dict."""
         declared = self._model.runtime_inputs

@@ -17,6 +17,7 @@ from onnx import numpy_helper
 # "real" is left out: its models must be downloaded
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted")
 REFUSED_FILE = Path(__file__).parent / "refused.txt"
+CONTENT_FILE = Path(__file__).parent / "content.txt"
 
 # relative and absolute tolerance by element type. float32: onnx's runner takes rtol 1e-3; sums in
 # another order differ by a few hundred ulp of 1.2e-7 at most. float16 and bfloat16: two ulp, since
@@ -79,10 +80,10 @@ def _read(folder: Path, kind: str, infos: Sequence[onnx.ValueInfoProto]) -> Iter
             yield None
 
 
-@lru_cache(maxsize=1)
-def load_refusals() -> tuple[tuple[str, str], ...]:
-    """(pattern, reason) of each line of refused.txt."""
-    lines = REFUSED_FILE.read_text().splitlines()
+@lru_cache(maxsize=2)
+def load_refusals(file: Path = REFUSED_FILE) -> tuple[tuple[str, str], ...]:
+    """(pattern, reason) of each line of refused.txt, or of another list."""
+    lines = file.read_text().splitlines()
     pairs = [line.partition(":") for line in lines if line.strip() and not line.startswith("#")]
     return tuple((pattern.strip(), reason.strip()) for pattern, _, reason in pairs)
 
@@ -93,6 +94,11 @@ def expected_refusal(name: str) -> str | None:
         if fnmatchcase(name, pattern):
             return reason
     return None
+
+
+def needs_content(name: str) -> bool:
+    """Whether content.txt lists the case."""
+    return any(fnmatchcase(name, pattern) for pattern, _ in load_refusals(CONTENT_FILE))
 
 
 def difference(name: str, actual: Any, expected: Any) -> str | None:

@@ -23,6 +23,7 @@ from tests.onnx_backend.cases import (
     expected_refusal,
     load_cases,
     load_refusals,
+    needs_content,
 )
 
 
@@ -79,6 +80,8 @@ def check_case(case: Case, backend: type[BrazeBackend]) -> None:
         assert refusal is not None, f"refused but not listed in refused.txt: {e}"
         return
     assert refusal is None, f"runs, but refused.txt lists it ({refusal}): remove the line"
+    asked, listed = prepared.content_names, needs_content(case.name)
+    assert bool(asked) == listed, f"built for the content of {set(asked)}; content.txt: {listed}"
     for actual, (_, expected) in zip(results, case.data_sets, strict=True):
         assert len(actual) == len(expected)
         for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
