@@ -17,6 +17,7 @@ from braze.ir.graph import Graph
 from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Expected, Run, expected
 from tests.fuzz.case import Case
 from tests.fuzz.forcing import build, guarded_outputs
+from tests.fuzz.inside import inside
 from tests.fuzz.ways import Variant, variants
 
 Array = np.ndarray[Any, Any]
@@ -90,14 +91,19 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
     if way.fixed:
         shapes = {n: t.sizes(env) for n, t in case.inputs.items()}
     try:
-        imported = import_network(case.model(), shapes=shapes)
-        engine, chosen = build(imported, way.level, way.target, way.turn)
+        imported = plain = import_network(case.model(), shapes=shapes)
+        more: Mapping[str, Array] = {}
+        if way.inside and case.steps:
+            model, more = inside(case.model(), way.inside, number)
+            imported = import_network(model, shapes={**shapes, **dict.fromkeys(more, ())})
+        built, chosen = build(imported, way.level, way.target, way.turn)
+        engine = Fed(built, more) if more else built
     except REFUSALS as e:
         out.status, out.reason = "refused", f"{type(e).__name__}: {_line(e)}"
         return
     out.templates |= chosen.used
     out.tactics |= chosen.tactics
-    graph = imported.graph
+    graph = plain.graph
     envs = [case.env(k) for k in (1, 0, 2)] if case.sizes and not way.fixed else [env]
     for salt, sizes in enumerate(envs):
         feed = case.feed(sizes, salt)
@@ -115,6 +121,19 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
             return
     if "n" in case.sizes and not way.fixed and number % 3 == 0:
         _compare_slots(case, graph, engine, out)
+
+
+@dataclass(frozen=True)
+class Fed:
+    """An engine with some inputs given."""
+
+    engine: Any
+    more: Mapping[str, Array]
+
+    def __call__(self, feed: Mapping[str, Array], **options: Any) -> Mapping[str, Array]:
+        """The outputs for the other inputs."""
+        found: Mapping[str, Array] = self.engine({**feed, **self.more}, **options)
+        return found
 
 
 def _refuses(engine: Any, feed: Mapping[str, Array]) -> bool:

@@ -14,11 +14,11 @@ from tests.fuzz.catalog import ALL_FAMILIES, ANCHORS, FAMILIES, Family
 from tests.fuzz.epilogues import FORMS
 from tests.fuzz.extremes import EXTREMES
 from tests.fuzz.sketch import Ref, Sketch, Unfit
+from tests.fuzz.ways import FIRST_LATER
 
 PAIRS_A_GRAPH = 5
 EPILOGUES_A_GRAPH = 3
 EXTREME_EVERY = 8
-FIRST_LATER = 10**9  # numbers from here on draw from the LATER families too
 ATTEMPTS = 14
 OPSETS = (24, 24, 24, 24, 24, 24, 23, 26, 22, 20, 17, 13)
 

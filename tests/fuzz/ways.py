@@ -8,18 +8,21 @@ from typing import Final
 
 from tests.fuzz.case import Case
 from tests.fuzz.forcing import other_targets
+from tests.fuzz.inside import KINDS
 
 TURNS: Final = 1 << 20  # a forced tactic is this many times more than a kernel can have
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to build: level, target, forced tactic, and sizes fixed at opt or not."""
+    """One way to build: level, target, forced tactic, sizes fixed at opt or not, and the control
+    flow that nodes are put inside of (see inside.py)."""
 
     level: int = 1
     target: str = "cpu"
     turn: int | None = None
     fixed: bool = False
+    inside: str = ""
 
     def __str__(self) -> str:
         return f"{self.label}, number {self.turn}" if self.turn is not None else self.label
@@ -30,6 +33,7 @@ class Variant:
         parts = [f"level {self.level}", self.target]
         parts += ["a forced tactic"] if self.turn is not None else []
         parts += ["sizes fixed"] if self.fixed else []
+        parts += [f"in {self.inside}"] if self.inside else []
         return ", ".join(parts)
 
 
@@ -49,12 +53,18 @@ ONCE: Final[tuple[tuple[int, Variant], ...]] = (
     (8, Variant(5, "isa", turn=0)),
     (1, Variant(3)),
 )
+FIRST_LATER: Final = 10**9  # numbers from here on have what came later
+INSIDE_EVERY: Final = 2  # of those, one is put inside of control flow
 MEASURED_EVERY = 400  # numbers of which one is built at level 4 or 5, measured
 
 
 def variants(case: Case, number: int, count: int = 2) -> tuple[Variant, ...]:
     """The ways of this number: one, or two of which the first is plain level 1 or 2."""
-    return (once(case, number),) if count == 1 else twice(case, number)
+    found = (once(case, number),) if count == 1 else twice(case, number)
+    if number < FIRST_LATER or number % INSIDE_EVERY:
+        return found
+    kind = KINDS[number // INSIDE_EVERY % len(KINDS)]
+    return (*found[:-1], replace(found[-1], inside=kind))
 
 
 def once(case: Case, number: int) -> Variant:
