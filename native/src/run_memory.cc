@@ -103,13 +103,16 @@ unsigned char* RunMemory::within(size_t buffer, int64_t bytes, const unsigned ch
   return const_cast<unsigned char*>(base) + start;
 }
 
-// Its content is dead when its size changes (carried values are copied before): nothing is kept.
+// What is there is kept when it grows: a loop stacks slices in such a buffer.
 unsigned char* RunMemory::own_memory(size_t buffer, int64_t bytes) {
   Arena& memory = own_[buffer];
   if (!memory.data() || memory.bytes() < bytes) {
     const int64_t half = memory.bytes() / 2;  // a loop that grows a tensor allocates rarely
-    memory = Arena();
-    memory = Arena(engine_.device(), std::max({bytes, bytes > half ? half * 3 : 0, int64_t{1}}));
+    Arena larger(engine_.device(), std::max({bytes, bytes > half ? half * 3 : 0, int64_t{1}}));
+    if (memory.data()) {
+      std::memcpy(larger.data(), memory.data(), static_cast<size_t>(memory.bytes()));
+    }
+    memory = std::move(larger);
   }
   return memory.data();
 }

@@ -17,7 +17,7 @@ from braze.engine.plan import Plan
 from braze.fusion.kernel import Packing
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import LoweredGraph, lower_graph, network_text, regions_text
-from braze.ir.graph import Graph, SizeGuard, Value
+from braze.ir.graph import Graph, SizeGuard, Value, bodies_of
 from braze.ir.run_sizes import unsure_symbols
 from braze.ir.text import print_graph
 from braze.passes.base import PassContext
@@ -112,6 +112,7 @@ class _Planner:
 
 def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Trace) -> Network:
     """Passes and fusion: everything that comes before code."""
+    _refuse_flow(graph, backend)
     with trace.stage("passes"):
         graph = run_pipeline(graph, PassContext(config, backend, trace))
     trace.text("optimised", lambda: print_graph(graph))
@@ -137,6 +138,17 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
         made = (v for r in lowered.partition.regions for v in r.outputs)
         named = tuple(v for v in made if v not in graph.output_values)
     return Network(lowered, tuple(lowered.kernels()), named)
+
+
+def _refuse_flow(graph: Graph, backend: Backend) -> None:
+    """Raise UnsupportedOpError for control flow on a device."""
+    flows = [n for n in graph.nodes if bodies_of(n)]
+    if flows and backend.target.space == "device":
+        raise UnsupportedOpError(
+            f"node {', '.join(flows[0].origins)!r} ({flows[0].op.name}): a condition or trip count "
+            "that only the run knows is not supported on GPUs yet; build for a CPU, or pass its "
+            "content as values={...}"
+        )
 
 
 def choose_code(

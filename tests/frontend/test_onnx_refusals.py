@@ -129,7 +129,7 @@ def branch(name: str, op: str) -> onnx.GraphProto:
 
 
 def test_what_sizes_may_lift_is_not_told_with_missing_sizes() -> None:
-    branches = {"then_branch": branch("t", "Relu"), "else_branch": branch("e", "Neg")}
+    branches = {"then_branch": branch("t", "Relu"), "else_branch": branch("e", "Shape")}
     nodes = [node("If", ["c"], ["y"], **branches)]
     flag = info("c", [], TensorProto.BOOL)
     text = refused(model(nodes, [info("x", ["n"]), flag], [ANY]), UnsupportedOpError)
@@ -336,7 +336,7 @@ def test_remedy_for_a_condition_on_sizes() -> None:
         node("Shape", ["x"], ["s"]),
         node("ReduceMax", ["s"], ["most"], keepdims=0),
         node("Greater", ["most", "two"], ["c"]),
-        node("If", ["c"], ["y"], then_branch=branch("t", "Relu"), else_branch=branch("e", "Neg")),
+        node("If", ["c"], ["y"], then_branch=branch("t", "Relu"), else_branch=branch("e", "Shape")),
     ]
     proto = model(nodes, [info("x", ["n"])], [ANY], initializers=[tensor("two", np.array(2))])
     text = refused(proto, UnsupportedOpError, shapes={"x": ((1,), (2,), (4,))})

@@ -24,7 +24,7 @@ from braze.fusion.legality import (
 )
 from braze.fusion.region import Refusal
 from braze.ir.graph import Graph, Node, Value
-from braze.ops.lowering import Anchor, Lowering, Nest, Pointwise, View
+from braze.ops.lowering import Anchor, Flow, Lowering, Nest, Pointwise, View
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,8 @@ class _Placer:
     def _claims_base(self, v: Value) -> bool:
         """Whether output `v`, a reshape, may be the one whose binding holds its base's bytes.
 
-        Not when the base is an input or a constant, or is (or is the base of) another output.
+        Not when the base is an input or a constant, or is (or is the base of) another output, or
+        control flow gives it memory of its own.
         """
         base, producer = v, self.q.graph.producer
         while base in producer:
@@ -172,10 +173,15 @@ class _Placer:
             base = node.inputs[0]
             if base in self.q.pinned:
                 return False
-        if base not in producer or base in self._claimed:
+        if base not in producer or base in self._claimed or self._is_late(base):
             return False
         self._claimed.add(base)
         return True
+
+    def _is_late(self, v: Value) -> bool:
+        node = self.q.graph.producer[v]
+        low = self.q.lowered[node]
+        return isinstance(low, Flow) and node.outputs.index(v) in low.late
 
     def _homes(self, v: Value) -> frozenset[Home] | None:
         """The kernels that would compute `v`, or None when some consumer needs it in memory."""

@@ -97,6 +97,14 @@ class GraphBuilder:
             self.known[v] = array.astype(object)
         return v
 
+    def constant_of(self, value: Value, other: GraphBuilder) -> Value:
+        """A constant of another builder with the same weights."""
+        v = Value(self.fresh_name(value.name), value.type)
+        self.constants[v] = other.constants[value]
+        if value in other.known:
+            self.known[v] = other.known[value]
+        return v
+
     def array(self, value: Value | None) -> np.ndarray[Any, Any] | None:
         """The content of a constant value, or None when it is not constant (or absent)."""
         if value is None or value not in self.constants:
@@ -240,6 +248,12 @@ class GraphBuilder:
             symbol = str(self.run_symbol(hint, size.low, high))
             self.run_sizes[key] = replace(size, symbol=symbol)
         return sym(self.run_sizes[key].symbol)
+
+    def define_size(
+        self, symbol: DimExpr, value: Value, element: int, low: int, high: Dim | None
+    ) -> None:
+        """Let a symbol of `run_symbol` be an element of an int64 tensor; see `read_size`."""
+        self.run_sizes[value, element] = RunSize(str(symbol), value, element, 0, low, high)
 
     def run_symbol(self, hint: str, low: int, high: int) -> DimExpr:
         """A new symbol with a name like `hint`, for a size that the run gives."""

@@ -83,6 +83,12 @@ class Node:
         )
 
 
+def bodies_of(node: Node) -> tuple[Graph, ...]:
+    """The graphs that an op of control flow runs (`bodies` of braze.ops.flow.base.FlowOp)."""
+    bodies: tuple[Graph, ...] = getattr(node.op, "bodies", ())
+    return bodies
+
+
 @dataclass(frozen=True, slots=True)
 class SizeGuard:
     """Two sizes that were assumed equal; checked at run time whenever shapes are set."""

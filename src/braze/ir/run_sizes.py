@@ -9,7 +9,7 @@ from typing import Any, Final
 from braze.core.bounds import bounds
 from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, DimExpr, Interval, substitute, symbols
-from braze.ir.graph import Graph, Node, RunSize, SizeGuard, Value
+from braze.ir.graph import Graph, Node, RunSize, SizeGuard, Value, bodies_of
 
 GUESS: Final = 16  # what a size without a bound counts for where kernels are measured
 
@@ -38,6 +38,15 @@ def with_run_sizes(sizes: Sequence[RunSize], profile: Mapping[str, Range]) -> di
         opt = guess if isinstance(guess, int) else GUESS
         ranges[s.symbol] = (s.low, max(s.low, min(opt, high)), max(high, s.low))
     return ranges
+
+
+def all_sizes(graph: Graph) -> list[RunSize]:
+    """The sizes that the run gives in a graph and in its bodies."""
+    found = list(graph.sizes)
+    for node in graph.nodes:
+        for body in bodies_of(node):
+            found += all_sizes(body)
+    return found
 
 
 def unsure_symbols(guards: Iterable[SizeGuard], sizes: Mapping[str, int]) -> frozenset[str]:
@@ -117,6 +126,7 @@ def in_run_order(graph: Graph) -> tuple[Node, ...]:
                 continue
             values = [v for v in node.inputs if v is not None]
             values += [v for s in node_symbols(node) for v in source.get(s, ())]
+            values = [v for v in values if v not in node.outputs]  # a loop gives its own sizes
             missing = [producer[v] for v in values if v in producer and producer[v] not in placed]
             if missing:
                 stack.extend(missing)

@@ -14,7 +14,8 @@
 A constant is its content hash, with the content behind it when it is small; parsing finds larger
 ones in the weight store it is given. Names that are not plain words are quoted like JSON strings.
 Attributes are written like Python literals; sizes as `str` prints them, element types as
-`dtype.float32`, non-finite floats as `float("inf")`.
+`dtype.float32`, non-finite floats as `float("inf")`. The line of a node that runs graphs ends with
+" {", and its graphs follow up to a "}".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import numpy as np
 from braze.core.dims import Dim, DimExpr, parse_dim, static
 from braze.core.dtypes import BY_NAME, DType
 from braze.core.errors import BrazeError, ModelError
-from braze.ir.graph import Graph, Node, RunSize, SizeGuard, TensorType, Value
+from braze.ir.graph import Graph, Node, RunSize, SizeGuard, TensorType, Value, bodies_of
 from braze.ir.weights import WeightStore
 
 MAX_INLINE_ELEMENTS = 8
@@ -52,7 +53,10 @@ def print_graph(graph: Graph) -> str:
         for name, content in graph.specialized.items()
     ]
     lines += [f"  const {_typed(v)} = {k}{_inline(graph, v)}" for v, k in graph.constants.items()]
-    lines += [f"  {_node(n)}" for n in graph.nodes]
+    for node in graph.nodes:
+        bodies = [line for b in bodies_of(node) for line in print_graph(b).splitlines()]
+        lines.append(f"  {_node(node)}{' {' if bodies else ''}")
+        lines += [f"    {line}" for line in bodies] + ["  }"] * bool(bodies)
     lines += [f"  size {_run_size(s)}" for s in graph.sizes]
     lines += [f"  guard {json.dumps(g.what)}: {g.lhs} == {g.rhs}" for g in graph.guards]
     lines += [f"  output {json.dumps(name)} = {_ref(v)}" for name, v in graph.outputs]
@@ -84,7 +88,9 @@ def _inline(graph: Graph, value: Value) -> str:
 def _node(node: Node) -> str:
     made = ", ".join(_typed(v) for v in node.outputs)
     attributes = ", ".join(
-        f"{f.name}={print_attribute(getattr(node.op, f.name))}" for f in fields(node.op)
+        f"{f.name}={print_attribute(getattr(node.op, f.name))}"
+        for f in fields(node.op)
+        if f.name != "bodies"
     )
     op = type(node.op).__name__ + (f"<{attributes}>" if attributes else "")
     origins = " from " + ", ".join(map(json.dumps, node.origins)) if node.origins else ""
@@ -146,6 +152,8 @@ class _Parser:
         self.outputs: list[tuple[str, Value]] = []
         self.bounds: dict[str, tuple[int, int]] = {}
         self.specialized: dict[str, tuple[int | float | bool, ...]] = {}
+        self.bodies: list[Graph] = []
+        self._node_text = ""
 
     def line(self, text: str) -> None:
         head, _, rest = text.partition(" ")
@@ -154,8 +162,33 @@ class _Parser:
             "const": self._const, "guard": self._guard, "output": self._output,
             "content": self._content, "size": self._size,
         }  # fmt: skip
-        if text != "}" and text:
+        if text == "}":
+            self._node(self._node_text, tuple(self.bodies))
+            self._node_text = ""
+        elif text.endswith(" {") and head != "graph":
+            self._node_text, self.bodies = text.removesuffix(" {"), []
+        elif text:
             handlers[head](rest) if head in handlers else self._node(text)
+
+    @property
+    def is_node_open(self) -> bool:
+        """Whether the bodies of a node are being read."""
+        return bool(self._node_text)
+
+    def graph(self) -> Graph:
+        """The graph that was read."""
+        return Graph(
+            inputs=tuple(self.inputs),
+            outputs=tuple(self.outputs),
+            nodes=tuple(self.nodes),
+            constants=self.constants,
+            weights=self.weights,
+            guards=tuple(self.guards),
+            bounds=self.bounds,
+            name=self.name,
+            specialized=self.specialized,
+            sizes=tuple(self.sizes),
+        )
 
     def _graph(self, text: str) -> None:
         self.name = json.loads(text.rstrip(" {"))
@@ -202,7 +235,7 @@ class _Parser:
         name, rest = _quoted(text)
         self.outputs.append((name, self._use(rest.removeprefix(" = "))))
 
-    def _node(self, text: str) -> None:
+    def _node(self, text: str, bodies: tuple[Graph, ...] = ()) -> None:
         outputs = []
         while True:
             value, text = self._define(text)
@@ -216,7 +249,8 @@ class _Parser:
             raise ModelError(f"op {name!r} is not in the table the parser was given")
         parts = _split(attributes.removesuffix(">"))
         pairs = (p.split("=", 1) for p in parts)
-        op = self.ops[name](**{k: parse_attribute(v) for k, v in pairs})
+        given = {k: parse_attribute(v) for k, v in pairs}
+        op = self.ops[name](**given, **({"bodies": bodies} if bodies else {}))
         operands = tuple(None if i == "_" else self._use(i) for i in _split(inputs))
         self.nodes.append(Node(op, operands, tuple(outputs), tuple(map(json.loads, origins))))
 
@@ -286,21 +320,20 @@ def parse_graph(text: str, ops: Mapping[str, type[Any]], weights: WeightStore) -
 
     Constants too large to be printed must be in `weights`. Raises ModelError on malformed text.
     """
-    parser = _Parser(ops, weights)
-    for number, line in enumerate(text.splitlines(), 1):
+    open_: list[_Parser] = []  # graphs, and those of the nodes in them that are not complete
+    done: Graph | None = None
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         try:
-            parser.line(line.strip())
-        except (BrazeError, ValueError, KeyError, TypeError) as e:
+            if line.startswith("graph "):
+                open_.append(_Parser(ops, weights))
+            if line == "}" and not open_[-1].is_node_open:
+                done = open_.pop().graph()
+                if open_:
+                    open_[-1].bodies.append(done)
+            else:
+                open_[-1].line(line)
+        except (BrazeError, ValueError, KeyError, TypeError, IndexError) as e:
             raise ModelError(f"graph text, line {number}: {e}") from e
-    return Graph(
-        inputs=tuple(parser.inputs),
-        outputs=tuple(parser.outputs),
-        nodes=tuple(parser.nodes),
-        constants=parser.constants,
-        weights=weights,
-        guards=tuple(parser.guards),
-        bounds=parser.bounds,
-        name=parser.name,
-        specialized=parser.specialized,
-        sizes=tuple(parser.sizes),
-    )
+    if done is None or open_:
+        raise ModelError("graph text: it does not end with the } of its graph")
+    return done

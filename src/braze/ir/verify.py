@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from braze.core.bounds import bounds
 from braze.core.dims import Dim, Interval
 from braze.core.errors import BrazeError, VerifyError
-from braze.ir.graph import Graph, Node, Value
+from braze.ir.graph import Graph, Node, Value, bodies_of
 
 WIDE: Interval = (0, 2**31)
 
@@ -104,6 +104,8 @@ def _verify_types(graph: Graph, verified: frozenset[Node]) -> None:
     for node in graph.nodes:
         if node in verified:
             continue
+        for body in bodies_of(node):
+            verify(body, None, f"body {body.name!r}")
         try:
             types = node.op.infer([None if v is None else v.type for v in node.inputs], checker)
         except BrazeError as e:

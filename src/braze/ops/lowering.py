@@ -285,10 +285,12 @@ class Decompose:
 class Branch:
     """Input 0, one bool, says which of two bodies runs; both have all other inputs as theirs.
 
-    The outputs of the body that ran are those of the node.
+    The outputs of the body that ran are those of the node. late: the outputs whose sizes differ
+    from body to body, by position.
     """
 
     bodies: tuple[Graph, Graph]
+    late: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,16 +299,18 @@ class Repeat:
 
     Inputs: the trip count (one int64) if `trip`, the condition (one bool) if `condition`, `carried`
     first values, then what the body reads besides. The body's inputs: the number of the iteration
-    (int64), the condition if there is one, the carried values, the same others. Its outputs: the
-    next condition if there is one, the next carried values, and then a slice of each further output
-    of the node; the node's outputs are the last carried values and the slices stacked on a new
-    first axis, one an iteration.
+    (int64), the carried values, the same others. Its outputs: the next condition if there is one,
+    the next carried values, and then a slice of each further output of the node; the node's outputs
+    are the last carried values and the slices stacked on a new first axis, one an iteration.
+    late: the outputs whose sizes only the run knows, by position: carried values that change their
+    sizes, and slices of which nobody knows how many there will be.
     """
 
     bodies: tuple[Graph]
     trip: bool
     condition: bool
     carried: int
+    late: frozenset[int] = frozenset()
 
 
 Flow = (Branch, Repeat)  # what steps of a plan do that run other steps

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from braze.ir.graph import Graph
+from braze.ir.graph import Graph, bodies_of
 from braze.passes.base import Pass, PassContext, run_passes
+from braze.passes.bodies import enter_constants, map_bodies
 from braze.passes.decompose import decompose, expand_batchnorm
 from braze.passes.fold.eliminate_common import eliminate_common
 from braze.passes.fold.eliminate_dead import eliminate_dead
 from braze.passes.fold.fold_constants import fold_constants
+from braze.passes.hoist import hoist_invariant
 from braze.passes.rules.canonicalize import canonicalize
 from braze.passes.rules.cut_patches import cut_patches
 from braze.passes.rules.fold_batchnorm import fold_batchnorm
@@ -82,5 +84,13 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
 
 
 def run_pipeline(graph: Graph, ctx: PassContext) -> Graph:
-    """Optimize `graph` as far as the effort of the build goes; every node left can be lowered."""
-    return run_passes(graph, OPTIMIZE if ctx.config.effort.fuse else LEGALIZE, ctx)
+    """Optimize `graph` as far as the effort of the build goes; every node left can be lowered.
+
+    What does not change in a loop leaves it first. Bodies come last, as by then it is known what of
+    the values they are passed is constant.
+    """
+    fuse = ctx.config.effort.fuse
+    if fuse and any(bodies_of(n) for n in graph.nodes):
+        graph = hoist_invariant(graph, ctx)
+    done = run_passes(graph, OPTIMIZE if fuse else LEGALIZE, ctx)
+    return map_bodies(enter_constants(done), lambda body: run_pipeline(body, ctx))

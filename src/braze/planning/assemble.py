@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from braze.core.dims import sym
@@ -20,9 +21,10 @@ from braze.engine.plan import (
     TargetRecord,
 )
 from braze.engine.steps import BufferRef
-from braze.fusion.network import LoweredGraph
+from braze.fusion.network import LoweredFlow, LoweredGraph
 from braze.fusion.region import Partition
-from braze.ir.graph import Graph, RunSize, Value
+from braze.ir.graph import Graph, RunSize, SizeGuard, Value
+from braze.planning.counts import FlowSizes, early_guards, flow_sizes, with_flow_sizes
 from braze.planning.late import all_run_sizes
 from braze.planning.lists import Bodies, StepList
 from braze.planning.places import Places, Schedule
@@ -54,28 +56,28 @@ def assemble(
     axes = _symbol_axes(graph)
     of_run = {s.symbol: (s, where) for s, where in all_run_sizes(network)}
     symbols = [s for s in symbols if s in axes or s in of_run]
-    memory = Memory(target, pack, SizeTable(symbols), {n: s for n, (s, _) in of_run.items()})
-    _bind_io(memory, graph, network.partition)
-    by_item = {id(launch.lowered): launch for launch in launches}
-    places = Places(memory, Schedule.of_network(network), by_item)
-    places.assign(network, debug, places.schedule.end)
+    inner = flow_sizes(network, symbols)
+    symbols += [s for f in inner.values() for s in f.symbols]
+    late = {s.symbol: s for f in inner.values() for s in f.run_sizes()}
+    late |= {n: s for n, (s, _) in of_run.items()}
+    memory = Memory(target, pack, SizeTable(symbols), late)
+    places = _places(memory, network, launches, inner, debug)
     code = CodeTable()
-    bodies = Bodies(places, KernelSteps(memory, code), by_item)
+    bodies = Bodies(places, KernelSteps(memory, code), places.launches)
     main = StepList(bodies, network)
     sizes, of_value = memory.sizes, memory.of_value
     inputs = tuple(
         _binding(sizes, v.name, v, of_value[v], values.get(v.name, ())) for v in graph.inputs
     )
     outputs = tuple(_binding(sizes, name, v, of_value[base(v)], ()) for name, v in graph.outputs)
-    guards = tuple(Guard(sizes.index(g.lhs), sizes.index(g.rhs), g.what) for g in network.guards())
+    guards = tuple(_guard(sizes, g) for g in _guards(network, inner))
     watched = tuple(_debug(network, memory, main, v) for v in debug)
-    sources = (axes[s] if s in axes else _run_source(memory, *of_run[s]) for s in symbols)
-    named = tuple(map(Symbol, symbols, sources))
+    read = {s: _run_source(memory, size, where) for s, (size, where) in of_run.items()}
     buffers = memory.buffers()
     return Plan(
         target=TargetRecord(target.name, target.alignment, target.describe()),
         threads=target.threads,
-        symbols=named,
+        symbols=tuple(_symbol(s, {**read, **axes}) for s in symbols),
         sizes=tuple(sizes.ops),
         guards=guards,
         inputs=inputs,
@@ -84,13 +86,28 @@ def assemble(
         modules=tuple(code.modules),
         kernels=tuple(code.kernels),
         steps=tuple(main.steps),
-        profiles=tuple(memory.profile(p) for p in profiles),
+        profiles=tuple(memory.profile(with_flow_sizes(p, inner)) for p in profiles),
         weights=tuple(memory.weights),
         debug=watched,
         record=record,
         weight_data=tuple(memory.weight_data),
         bodies=tuple(bodies.done),
     )
+
+
+def _places(
+    memory: Memory,
+    network: LoweredGraph,
+    launches: Sequence[Launch],
+    inner: Mapping[int, FlowSizes],
+    debug: Sequence[Value],
+) -> Places:
+    """Where all values lie."""
+    _bind_io(memory, network.graph, network.partition)
+    by_item = {id(launch.lowered): launch for launch in launches}
+    places = Places(memory, Schedule.of_network(network), by_item, inner)
+    places.assign(network, debug, places.schedule.end)
+    return places
 
 
 def _symbol_axes(graph: Graph) -> dict[str, AxisSource]:
@@ -120,6 +137,30 @@ def _bind_io(memory: Memory, graph: Graph, parts: Partition) -> None:
         base = parts.base(v)
         assert base not in memory.of_value, f"output {name} shares memory with another binding"
         memory.of_value[base] = memory.new(Storage("output", value_bytes(v), name))
+
+
+def _symbol(name: str, sources: Mapping[str, SymbolSource]) -> Symbol:
+    return Symbol(name, sources.get(name, AssignedSource()))
+
+
+def _guard(sizes: SizeTable, g: SizeGuard) -> Guard:
+    return Guard(sizes.index(g.lhs), sizes.index(g.rhs), g.what)
+
+
+def _guards(network: LoweredGraph, inner: Mapping[int, FlowSizes]) -> list[SizeGuard]:
+    """What is assumed of sizes, in bodies too."""
+    found = dict.fromkeys(network.graph.guards)
+    for item in network.items:
+        if not isinstance(item, LoweredFlow):
+            continue
+        for body in item.bodies:
+            early = set(early_guards(body.graph))
+            found.update(dict.fromkeys(g for g in _guards(body, inner) if g not in early))
+        given = inner[id(item)].guards if id(item) in inner else ()
+        found.update(
+            {replace(g, lhs=sym(s)): None for guards in given for s, g in guards.items()}
+        )
+    return list(found)
 
 
 def _binding(

@@ -93,9 +93,11 @@ def _groups(
 def _needed(item: Item, launches: Mapping[int, Launch], threads: int) -> set[str]:
     """The symbols that an item uses: in its tensors, params, grid and workspace, in its bodies."""
     found: set[str] = set()
-    for v in (*item.inputs, *item.region.outputs):
+    for v in item.inputs:
         found |= shape_symbols(v)
     if isinstance(item, LoweredRegion):
+        for v in item.region.outputs:
+            found |= shape_symbols(v)
         return found | _launched(launches[id(item)], threads)
     for body in item.bodies:
         for inner in body.items:

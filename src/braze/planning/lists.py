@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from braze.engine.steps import Body, BufferRef, Carried, If, KnownSize, Loop, Sizes, Step
+from braze.core.dims import sym
+from braze.engine.steps import (
+    Body,
+    BufferRef,
+    Carried,
+    CarriedSize,
+    Copy,
+    If,
+    KnownSize,
+    Loop,
+    Sizes,
+    Step,
+)
 from braze.fusion.kernel import CompiledKernel
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import LoweredFlow, LoweredGraph
-from braze.ir.graph import Value
+from braze.ir.graph import SizeGuard, Value
 from braze.ops.lowering import Branch, Repeat
 from braze.planning.late import Group
 from braze.planning.places import Places
 from braze.planning.steps import Hazards, KernelSteps
+from braze.planning.storage import value_bytes
 from braze.tuning.select import Launch
 
 
@@ -26,22 +39,35 @@ class Bodies:
     launches: Mapping[int, Launch]  # of every LoweredRegion, by id
     done: list[Body] = field(default_factory=list)
 
-    def add(self, name: str, network: LoweredGraph) -> int:
-        """The number of a new body."""
-        made = StepList(self, network)
-        self.done.append(Body(name, tuple(made.steps)))
+    def add(
+        self,
+        network: LoweredGraph,
+        guards: Mapping[str, SizeGuard],
+        last: Sequence[Copy | Sizes] = (),
+    ) -> int:
+        """The number of a new body; guards: see FlowSizes; last: its steps behind its items'."""
+        made = StepList(self, network, guards)
+        for step in last:
+            made.add(step)
+        self.done.append(Body(network.graph.name, tuple(made.steps)))
         return len(self.done) - 1
 
 
 class StepList:
     """The steps of a network, or of a body. last_step: of each item, by id."""
 
-    def __init__(self, bodies: Bodies, network: LoweredGraph) -> None:
+    def __init__(
+        self, bodies: Bodies, network: LoweredGraph, guards: Mapping[str, SizeGuard] | None = None
+    ) -> None:
         self.steps: list[Step] = []
         self.last_step: dict[int, int] = {}
         self._bodies = bodies
         self._network = network
         self._hazards = Hazards()
+        if guards:
+            table = bodies.kernels.sizes
+            known = ((table.symbols.index(s), table.index(g.lhs)) for s, g in guards.items())
+            self.steps.append(Sizes(tuple(KnownSize(*k) for k in known), "guards"))
         before = bodies.places.sizes_before(network)
         for item, groups in zip(network.items, before, strict=False):
             self._sizes(groups)
@@ -83,6 +109,14 @@ class StepList:
             self.steps.append(kernels.step(launch, piece, tuple(refs), after))
             piece = piece.then
 
+    def add(self, step: Copy | Sizes) -> None:
+        """Add a step that depends on no kernel's code."""
+        if isinstance(step, Sizes):
+            self.steps.append(step)
+            return
+        after = self._hazards.step(len(self.steps), [step.source.buffer], [step.target.buffer])
+        self.steps.append(replace(step, after=after))
+
     def _ref(self, v: Value) -> BufferRef:
         """The buffer of a value."""
         memory, network = self._bodies.kernels.memory, self._network
@@ -104,34 +138,94 @@ class StepList:
 
     def _branch(self, item: LoweredFlow) -> If:
         then, otherwise = (
-            self._bodies.add(b.graph.name, b) if b.items else -1 for b in item.bodies
+            self._bodies.add(b, self._guards(item, i), self._results(item, b)) if b.items else -1
+            for i, b in enumerate(item.bodies)
         )
         condition = self._ref(item.inputs[0])
         return If(condition, then, otherwise, self._name(item), item.region.origins)
+
+    def _guards(self, item: LoweredFlow, body: int) -> Mapping[str, SizeGuard]:
+        """What a body assumes of sizes when it runs."""
+        sizes = self._bodies.places.sizes.get(id(item))
+        return {} if sizes is None else sizes.guards[body]
+
+    def _results(self, item: LoweredFlow, body: LoweredGraph) -> list[Copy | Sizes]:
+        """Steps that move what a branch makes to where it belongs, in its own size."""
+        steps: list[Copy | Sizes] = []
+        memory, sizes = self._bodies.kernels.memory, self._bodies.places.sizes.get(id(item))
+        for i, symbol in sizes.bytes.items() if sizes is not None else ():
+            made, whole = body.graph.outputs[i][1], item.region.outputs[i]
+            size = memory.sizes.index(value_bytes(made))
+            known = KnownSize(memory.sizes.symbols.index(symbol), size)
+            steps.append(Sizes((known,), symbol))
+            source = BufferRef(memory.of_value[body.partition.base(made)])
+            target = BufferRef(memory.of_value[whole])
+            steps.append(Copy(source, target, size, f"{whole.name} [result]"))
+        return steps
 
     def _loop(self, item: LoweredFlow, how: Repeat) -> Loop:
         (body,) = item.bodies
         of_value = self._bodies.kernels.memory.of_value
         given = list(item.inputs)
         trip = self._ref(given.pop(0)) if how.trip else None
-        first = 0 if how.condition else 1  # of what is carried, the condition among it
-        taken = body.graph.inputs[1:]
-        carried: list[Carried] = []
-        for (_, made), kept, start in zip(body.graph.outputs, taken, given, strict=False):
-            if len(carried) == how.carried + 1 - first:
-                break
-            next_ = BufferRef(of_value[body.partition.base(made)])
-            carried.append(Carried(of_value[kept], self._ref(start), next_))
-        counter = of_value[body.graph.inputs[0]]
-        condition = BufferRef(carried[0].target) if how.condition else None
-        index = self._bodies.add(body.graph.name, body)
+        counter, *taken = body.graph.inputs
+        kept = [of_value[v] for v in taken[: how.carried]]
+        if how.condition:
+            kept.insert(0, self._bodies.places.flags[id(item)])
+        made = [body.partition.base(v) for _, v in body.graph.outputs]
+        carried = tuple(
+            Carried(target, self._ref(first), BufferRef(of_value[v]))
+            for target, first, v in zip(kept, given, made, strict=False)
+        )
+        found = self._bodies.places.sizes.get(id(item))
+        copies: list[Copy] = []
+        sizes: list[CarriedSize] = []
+        if found is not None and found.number is not None:
+            copies = self._stacking(item, made[len(carried) :], found.number)
+            sizes.append(self._counting(found.number))
+        for k, symbol in found.bytes.items() if found is not None else ():
+            first = item.inputs[how.trip + how.condition + k]
+            next_ = body.graph.outputs[how.condition + k][1]
+            sizes.append(self._carrying(symbol, first, next_))
         return Loop(
-            index,
+            self._bodies.add(body, self._guards(item, 0), copies),
             trip,
-            condition,
-            counter,
-            tuple(carried),
-            (),
+            BufferRef(kept[0]) if how.condition else None,
+            of_value[counter],
+            carried,
+            tuple(sizes),
             self._name(item),
             item.region.origins,
         )
+
+    def _counting(self, symbol: str) -> CarriedSize:
+        """A symbol that is the number of the iteration."""
+        sizes = self._bodies.kernels.sizes
+        return CarriedSize(
+            sizes.symbols.index(symbol), sizes.index(0), sizes.index(sym(symbol) + 1)
+        )
+
+    def _carrying(self, symbol: str, first: Value, next_: Value) -> CarriedSize:
+        """A symbol that is the bytes of a carried value."""
+        sizes = self._bodies.kernels.sizes
+        before, after = (sizes.index(value_bytes(v)) for v in (first, next_))
+        return CarriedSize(sizes.symbols.index(symbol), before, after)
+
+    def _stacking(self, item: LoweredFlow, slices: Sequence[Value], symbol: str) -> list[Copy]:
+        """Copies of what an iteration makes to where it belongs in the stacked result."""
+        memory = self._bodies.kernels.memory
+        copies = []
+        for v, whole in zip(slices, item.region.outputs[-len(slices) :], strict=True):
+            size = value_bytes(v)
+            at = memory.sizes.index(sym(symbol) * size)
+            target = BufferRef(memory.of_value[whole], at)
+            copies.append(
+                Copy(
+                    BufferRef(memory.of_value[v]),
+                    target,
+                    memory.sizes.index(size),
+                    f"{whole.name} [slice]",
+                    origins=item.region.origins,
+                )
+            )
+        return copies

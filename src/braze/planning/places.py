@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from braze.core.dims import Dim, dmax, substitute
+from braze.core.dims import Dim, dmax, substitute, sym
 from braze.fusion.in_place import in_place_slots
 from braze.fusion.kernel import CompiledKernel
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import Item, LoweredFlow, LoweredGraph
 from braze.ir.graph import Value
 from braze.ops.lowering import Branch, Repeat
+from braze.planning.counts import FlowSizes, stack_bytes
 from braze.planning.late import Group, sizes_before
 from braze.planning.storage import Memory, Storage, value_bytes
 from braze.tuning.select import Launch
@@ -60,12 +61,15 @@ class Schedule:
 class Places:
     """Gives every value that a step writes a buffer; reuses a dying input in place where safe.
 
-    launches: of every kernel, by id.
+    launches: of every kernel, by id; sizes: symbols of control flow, by id; flags: the condition of
+    a loop that has one, by id.
     """
 
     memory: Memory
     schedule: Schedule
     launches: Mapping[int, Launch]
+    sizes: Mapping[int, FlowSizes]
+    flags: dict[int, int] = field(default_factory=dict)
 
     def assign(self, network: LoweredGraph, kept: Sequence[Value], until: int) -> None:
         """Buffers of a list of items; kept: what must not be overwritten before `until`."""
@@ -152,12 +156,23 @@ class Places:
         """Buffers of what an If or Loop gives; they are in use while it runs."""
         first, end = self.schedule.of(item)
         memory, out = self.memory, []
-        for v in item.region.outputs:
+        for i, v in enumerate(item.region.outputs):
             if v not in memory.of_value:
-                storage = Storage("arena", value_bytes(v), v.name, first, last.get(v, end))
+                size = self._bytes_made(item, i)
+                storage = Storage("arena", size, v.name, first, last.get(v, end))
                 memory.of_value[v] = memory.new(storage)
             out.append(memory.of_value[v])
         return out
+
+    def _bytes_made(self, item: LoweredFlow, position: int) -> Dim:
+        """Bytes of the buffer of an output; for some a size of the plan's own."""
+        sizes = self.sizes.get(id(item))
+        if sizes is None or position not in item.how.late:
+            return value_bytes(item.region.outputs[position])
+        if position in sizes.bytes:
+            return sym(sizes.bytes[position])
+        assert sizes.number is not None, "slices are counted"
+        return stack_bytes(item, position, sizes.number)
 
     def _pass(self, network: LoweredGraph, values: Sequence[Value], taken: Sequence[Value]) -> None:
         """Let inputs of a body be what they are passed."""
@@ -173,9 +188,11 @@ class Places:
         made, (_, end) = self._made(item, last), self.schedule.of(item)
         for body in item.bodies:
             self._pass(network, item.inputs[1:], body.graph.inputs)
-            for (_, v), buffer in zip(body.graph.outputs, made, strict=True):
-                self.memory.of_value[body.partition.base(v)] = buffer
-            self.assign(body, (), end)
+            outputs = [v for _, v in body.graph.outputs]
+            for i, (v, buffer) in enumerate(zip(outputs, made, strict=True)):
+                if i not in item.how.late:
+                    self.memory.of_value[body.partition.base(v)] = buffer
+            self.assign(body, [outputs[i] for i in item.how.late], end)
 
     def _repeat(
         self, network: LoweredGraph, item: LoweredFlow, how: Repeat, last: Mapping[Value, int]
@@ -184,11 +201,12 @@ class Places:
         made, (first, end) = self._made(item, last), self.schedule.of(item)
         (body,) = item.bodies
         memory = self.memory
-        head = 1 + how.condition
-        for v in body.graph.inputs[:head]:
-            storage = Storage("arena", value_bytes(v), v.name, first, end)
-            memory.of_value[v] = memory.new(storage)
-        inner = body.graph.inputs[head:]
+        counter, *inner = body.graph.inputs
+        memory.of_value[counter] = memory.new(
+            Storage("arena", value_bytes(counter), counter.name, first, end)
+        )
+        if how.condition:
+            self.flags[id(item)] = memory.new(Storage("arena", 1, "condition", first, end))
         for v, buffer in zip(inner[: how.carried], made[: how.carried], strict=True):
             memory.of_value[v] = buffer
         captured = item.inputs[how.trip + how.condition + how.carried :]

@@ -3,8 +3,8 @@
 Steps read and write the real bytes, so a plan that lets buffers overlap computes wrong numbers
 here as it would natively. Beyond that every byte of the arena, of outputs and of buffers with
 memory of their own knows the buffer that wrote it last: a step that reads bytes of another buffer,
-or bytes nobody wrote, is an error that names both. A buffer whose size changes loses its content,
-and an output must be written whole.
+or bytes nobody wrote, is an error that names both. A buffer that shrinks loses its content, and an
+output must be written whole.
 """
 
 from __future__ import annotations
@@ -193,17 +193,21 @@ class Memory:
         return self._weights.get(self.plan.buffers[buffer].offset, np.empty(0, np.uint8))
 
     def _arena_block(self, buffer: int, size: int) -> tuple[_Block, int]:
-        """Where an arena buffer of `size` bytes lies; content of another size is forgotten."""
+        """Where an arena buffer of `size` bytes lies; it keeps its content only when it grows."""
         offset = self._profile.offsets[buffer]
         if offset < 0:
             block = self._own.get(buffer)
             if block is None or block.data.size != size:
-                block = self._own[buffer] = _fresh(size)
+                before, block = block, _fresh(size)
+                if before is not None and before.data.size < size:
+                    block.data[: before.data.size] = before.data
+                    block.writers[: before.writers.size] = before.writers
+                self._own[buffer] = block
             return block, 0
-        before = self._last_bytes.setdefault(buffer, size)
-        if before != size:
-            self._last_bytes[buffer] = size
-            last = -(-(offset + before) // MIN_ALIGN)
+        last_bytes = self._last_bytes.setdefault(buffer, size)
+        self._last_bytes[buffer] = size
+        if last_bytes > size:
+            last = -(-(offset + last_bytes) // MIN_ALIGN)
             writers = self._arena.writers[offset // MIN_ALIGN : last]
             writers[writers == buffer] = NOBODY
         return self._arena, offset

@@ -36,7 +36,7 @@ from braze.frontend.onnx.shapes import (
 )
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, TensorType, Value
-from braze.ir.run_sizes import Range, with_run_sizes
+from braze.ir.run_sizes import Range, all_sizes, with_run_sizes
 from braze.ops.base import Importer
 from braze.ops.catalog import IMPORTERS
 
@@ -103,7 +103,7 @@ def import_network(
         for f in findings:
             if f.reason:
                 trace.decide("note", text=f.reason)
-    profiles = tuple(with_run_sizes(graph.sizes, p) for p in resolved.profiles)
+    profiles = tuple(with_run_sizes(all_sizes(graph), p) for p in resolved.profiles)
     return Imported(graph, profiles)
 
 

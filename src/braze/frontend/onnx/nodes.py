@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from braze.core.dtypes import BOOL
 from braze.core.errors import BrazeError, ModelError, UnsupportedOpError
 from braze.core.words import worded
+from braze.frontend.onnx.bodies import Site
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
+from braze.frontend.onnx.flow import CONTROL_FLOW
 from braze.frontend.onnx.functions import bind_attributes, call_attributes
 from braze.frontend.onnx.legacy import FIRST_MODERN_OPSET, modernize
 from braze.frontend.onnx.order import order_nodes, read_names
 from braze.frontend.onnx.records import (
     FunctionRecord,
-    GraphRecord,
     ModelRecord,
     NodeRecord,
     Unreadable,
@@ -28,7 +26,7 @@ from braze.frontend.onnx.schemas import (
     find_signature,
     has_function,
 )
-from braze.frontend.onnx.scope import Bound, Poison, Refused, Scope
+from braze.frontend.onnx.scope import Bound, Listed, Poison, Refused, Scope
 from braze.frontend.onnx.sources import Sources
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
@@ -42,7 +40,10 @@ MAX_NODES = 100_000
 
 
 class NodeImporter:
-    """Imports nodes into one builder and collects a Finding for each."""
+    """Imports nodes into one builder and collects a Finding for each.
+
+    names: values -> what the model calls them; sources: what they are computed from.
+    """
 
     def __init__(
         self,
@@ -52,11 +53,18 @@ class NodeImporter:
     ) -> None:
         self.findings: list[Finding] = []
         self.names: dict[Value, str] = {}
-        self._builder = builder
+        self.builder = builder
         self._model = model
         self._importers = importers
         self._count = 0
-        self._sources = Sources(builder)
+        self.sources = Sources(builder)
+
+    def of_body(self, builder: GraphBuilder) -> NodeImporter:
+        """An importer of the nodes of a body, with findings of its own."""
+        inner = NodeImporter(builder, self._model, self._importers)
+        inner.sources = self.sources.of_body(builder)
+        inner._count = self._count
+        return inner
 
     def run(self, nodes: Sequence[NodeRecord], scope: Scope, opsets: Mapping[str, int]) -> None:
         """Import ordered nodes into `scope`; failures are recorded and poison their outputs."""
@@ -95,8 +103,21 @@ class NodeImporter:
         why = check_node(node, signature) if signature is not None else None
         if why is not None:
             raise ModelError(f"{node.where}, opset {opset}: {why}")
-        if node.op_type == "If" and node.domain == "":
-            return self._branch(node, inputs, scope, opsets)
+        if node.domain == "" and node.op_type in CONTROL_FLOW:
+            if any(isinstance(v, Poison) for v in inputs):
+                self._list_inside(node, opsets)
+                return self._poison(node, scope)
+            site = Site(node, inputs, scope, opsets, self)
+            made = CONTROL_FLOW[node.op_type](site)
+            if made is not None and not node.subgraphs:
+                site.supported()
+            return self._poison(node, scope) if made is None else made
+        if any(isinstance(v, Listed) for v in inputs):
+            if node.op_type == "Identity" and node.domain == "":
+                return inputs
+            raise UnsupportedOpError(
+                f"{node.where}: it does not take sequences; take their tensors out of them"
+            )
         if any(isinstance(v, Poison) for v in inputs):
             if not self._is_known(node, opset):
                 raise self._no_op(node, opset)
@@ -107,7 +128,7 @@ class NodeImporter:
         if why is not None:
             raise ModelError(f"{node.where}, opset {opset}: {why}")
         if node.domain == "" and opset < FIRST_MODERN_OPSET:
-            node, values = modernize(node, opset, values, self._builder)
+            node, values = modernize(node, opset, values, self.builder)
             opset = FIRST_MODERN_OPSET
         return self._dispatch(node, opset, values, scope, opsets)
 
@@ -149,12 +170,12 @@ class NodeImporter:
             attributes=node.attributes,
             num_outputs=len(node.outputs),
         )
-        builder = self._builder
+        builder = self.builder
         first = len(builder.nodes)
         builder.origins, builder.tensors = (node.name,), tuple(filter(None, node.outputs))
         with builder.undone_on_error():  # a function body may take over
             outputs = self._importers[node.domain, node.op_type](decoded, builder)
-        self._sources.add(builder.nodes[first:])
+        self.sources.add(builder.nodes[first:])
         self.findings.append(Finding(node.name, node.op_type, node.domain, supported=True))
         return outputs
 
@@ -167,7 +188,7 @@ class NodeImporter:
                 f"{node.where}: it has {len(values)} inputs but function {function.name!r} takes "
                 f"{len(function.inputs)}"
             )
-        scope = Scope(self._builder, {}, None, f"{node.name}/")
+        scope = Scope(self.builder, {}, None, f"{node.name}/")
         scope.depth = outer.depth + 1
         for i, name in enumerate(function.inputs):
             scope.bind(name, values[i] if i < len(values) else None)
@@ -187,46 +208,6 @@ class NodeImporter:
         for formal, name in zip(function.outputs, node.outputs, strict=False):
             outputs.append(scope[formal] if name else None)
         return outputs
-
-    def _branch(
-        self, node: NodeRecord, inputs: list[Bound], scope: Scope, opsets: Mapping[str, int]
-    ) -> Sequence[Bound]:
-        """If with a condition known at build time: import the branch that is taken."""
-        if isinstance(inputs[0], Poison):
-            self._list_inside(node, opsets)
-            return self._poison(node, scope)
-        given = inputs[0] if isinstance(inputs[0], Value) else None
-        condition = self._builder.array(given)
-        known = self._builder.sizes(given)
-        if condition is None and known is not None and given is not None and given.dtype is BOOL:
-            condition = known.astype(np.bool_)  # a comparison of sizes that the profiles decide
-        if condition is None:
-            raise ContentNeededError(
-                f"{node.where}: the condition is computed at run time, and control flow is not "
-                "supported yet; make the condition a constant",
-                0,
-            )
-        if condition.size != 1 or condition.dtype != np.bool_:
-            raise ModelError(
-                f"{node.where}: the condition must be one bool, not {condition.dtype}"
-                f"{list(condition.shape)}"
-            )
-        branch = node.attributes["then_branch" if condition.reshape(-1)[0] else "else_branch"]
-        assert isinstance(branch, GraphRecord)
-        if len(branch.outputs) < len(node.outputs):
-            raise ModelError(
-                f"{node.where}: it has {len(node.outputs)} outputs but its branch has "
-                f"{len(branch.outputs)}"
-            )
-        inner = Scope(self._builder, branch.initializers, scope, f"{node.name}/")
-        names = [o.name for o in branch.outputs[: len(node.outputs)]]
-        where = f"branch of {node.where}"
-
-        def is_defined(name: str) -> bool:
-            return name in inner
-
-        self.run(order_nodes(branch.nodes, names, is_defined, where), inner, opsets)
-        return [inner[name] for name in names]
 
     def _function(self, node: NodeRecord) -> FunctionRecord | None:
         return self._model.functions.get((node.domain, node.op_type, node.overload))
@@ -250,7 +231,7 @@ class NodeImporter:
     def _is_computed(self, value: Bound) -> bool:
         if isinstance(value, Poison):
             return value.computed
-        builder = self._builder
+        builder = self.builder
         if not isinstance(value, Value):
             return False
         return value not in builder.constants and value not in builder.known
@@ -303,8 +284,8 @@ class NodeImporter:
         if isinstance(error, ContentNeededError) and scope is not None:
             value = scope[node.inputs[error.input]]
             if isinstance(value, Value):
-                inputs = self._sources.parameters(value)
-                remedies = worded(lambda words: self._sources.remedy(value, words))
+                inputs = self.sources.parameters(value)
+                remedies = worded(lambda words: self.sources.remedy(value, words))
                 reason, command = (
                     f"{text} ({remedy})" if remedy else text
                     for text, remedy in zip((reason, command), remedies, strict=True)

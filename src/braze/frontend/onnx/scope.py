@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from braze.frontend.onnx.records import TensorRecord, Unreadable
@@ -27,7 +27,19 @@ class Refused:
     why: str
 
 
-Bound = Value | Poison | Refused | None
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A sequence of tensors."""
+
+    values: tuple[Value, ...]
+
+    @property
+    def why(self) -> str:
+        """What is wrong with it as a tensor."""
+        return "it is a sequence; take its tensors out of it in the model"
+
+
+Bound = Value | Listed | Poison | Refused | None
 
 
 class Scope:
@@ -70,4 +82,49 @@ class Scope:
             return value
         if self._outer is None:
             raise KeyError(name)
-        return self._outer[name]
+        return self._from_outside(self._outer[name])
+
+    def _from_outside(self, value: Bound) -> Bound:
+        """What a tensor of the graph around this one is in here."""
+        return value
+
+
+class BodyScope(Scope):
+    """Tensors visible in a graph that runs by itself: those from outside become inputs of it.
+
+    captured: value outside -> the input that stands for it; constants are constants in here too.
+    noted: is told of both when a value is captured.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        initializers: Mapping[str, TensorRecord | Unreadable],
+        outer: Scope,
+        prefix: str,
+        noted: Callable[[Value, Value], None],
+    ) -> None:
+        super().__init__(builder, initializers, outer, prefix)
+        self._noted = noted
+        self.captured: dict[Value, Value] = {}
+        self._constants: dict[Value, Value] = {}
+        self._around = outer._builder
+
+    def _from_outside(self, value: Bound) -> Bound:
+        if isinstance(value, Listed):
+            return Listed(tuple(map(self.capture, value.values)))
+        return self.capture(value) if isinstance(value, Value) else value
+
+    def capture(self, value: Value) -> Value:
+        """What stands for a value of the graph around this one."""
+        around, here = self._around, self._builder
+        if value in around.constants:
+            if value not in self._constants:
+                self._constants[value] = here.constant_of(value, around)
+            return self._constants[value]
+        if value not in self.captured:
+            inner = self.captured[value] = here.input(value.name, value.type)
+            if value in around.known:
+                here.known[inner] = around.known[value]
+            self._noted(value, inner)
+        return self.captured[value]

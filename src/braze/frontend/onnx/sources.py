@@ -18,6 +18,7 @@ from braze.ops.writing.size_ratio import Ratio
 
 # content of more elements is data, not a parameter that anyone would fix
 MAX_PARAMETER_ELEMENTS = 64
+CARRIED = "what a loop carries"  # in place of a graph input
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,20 @@ class Sources:
         self._builder = builder
         self._of = {v: Origin(frozenset([v.name])) for v in builder.inputs}
         self._inputs = {v.name: v for v in builder.inputs}
+
+    def of_body(self, builder: GraphBuilder) -> Sources:
+        """Those of a body's builder, whose inputs are `carried` or `captured`."""
+        inner = Sources(builder)
+        inner._inputs = self._inputs
+        return inner
+
+    def carried(self, value: Value) -> None:
+        """Note an input of a body that the body itself makes: no option fixes it."""
+        self._of[value] = Origin(frozenset([CARRIED]))
+
+    def captured(self, value: Value, outside: Origin) -> None:
+        """Note an input of a body that stands for a value of the graph around it."""
+        self._of[value] = outside
 
     def add(self, nodes: Iterable[Node]) -> None:
         """Note what the outputs of new nodes are computed from."""
@@ -82,6 +97,8 @@ class Sources:
         return tuple(sorted(origin.contents))
 
     def _is_parameter(self, name: str) -> bool:
+        if name not in self._inputs:
+            return False
         count = 1
         for d in self._inputs[name].shape:
             count *= d if isinstance(d, int) else MAX_PARAMETER_ELEMENTS + 1

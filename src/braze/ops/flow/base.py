@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from braze.core.dims import Dim
 from braze.core.errors import ExecutionError, ShapeError
-from braze.ir.graph import Graph, TensorType
+from braze.ir.graph import Graph, Node, TensorType, Value
 from braze.ir.text import print_graph
 from braze.ops.base import Array, Op
 
@@ -46,6 +46,15 @@ class FlowOp(Op):
         """Not by itself: the evaluator lends `run` what runs bodies."""
         raise ExecutionError(f"{self.name} runs in an evaluator only")
 
+    def late(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> set[int]:
+        """The outputs whose sizes only the run knows, although a body makes them."""
+        raise NotImplementedError
+
+    @property
+    def captured(self) -> int:
+        """How many inputs, at the end of the node's and of each body's, bodies read besides."""
+        raise NotImplementedError
+
     def with_bodies(self, bodies: Sequence[Graph]) -> Self:
         """The same with other bodies."""
         return replace(self, bodies=tuple(bodies))
@@ -66,3 +75,10 @@ def check_passed(what: str, body: Graph, first: int, given: Sequence[TensorType 
             f"{what} is passed {', '.join(map(str, given))} where it takes "
             f"{', '.join(map(str, wanted))}"
         )
+
+
+def late_outputs(node: Node) -> list[Value]:
+    """The outputs of a node of control flow that have memory of the plan's own choice."""
+    types = [None if v is None else v.type for v in node.inputs]
+    late = node.op.late(types, [v.type for v in node.outputs])
+    return [node.outputs[i] for i in sorted(late)]

@@ -25,13 +25,17 @@ FLAG = TensorType(BOOL, ())
 class Loop(FlowOp):
     """See `braze.ops.lowering.Repeat` for the order of inputs and outputs, here and in the body.
 
-    length: how many iterations there will be, if there are slices to stack.
+    length: how many iterations there will be, if there are slices to stack; grows: that is known
+    after the loop only; shapes: of the carried outputs, where their sizes change. Symbols that the
+    loop makes known are read from further outputs in the run.
     """
 
     trip: bool
     condition: bool
     carried: int
     length: Dim = 0
+    shapes: tuple[tuple[Dim, ...], ...] = ()
+    grows: bool = False
 
     def infer(
         self, inputs: Sequence[TensorType | None], ctx: InferContext
@@ -43,20 +47,39 @@ class Loop(FlowOp):
             t = given.pop(0) if there else wanted
             if t is None or t.dtype is not wanted.dtype or not is_single(t):
                 raise DTypeError(f"Loop takes one {wanted.dtype}, not {t}")
-        head = [COUNTER] + [FLAG] * self.condition
-        if [v.type for v in body.inputs[: len(head)]] != head:
-            raise ShapeError("the body of Loop does not take its number and condition first")
-        check_passed("the body of Loop", body, len(head), given)
+        if body.inputs[0].type != COUNTER:
+            raise ShapeError("the body of Loop does not take its number first")
+        check_passed("the body of Loop", body, 1 + self.carried, given[self.carried :])
         made = [v.type for _, v in body.outputs]
         if self.condition and made.pop(0) != FLAG:
             raise DTypeError("the body of Loop does not give one bool as the next condition")
-        if made[: self.carried] != given[: self.carried]:
-            raise ShapeError(
-                f"Loop carries {', '.join(map(str, given[: self.carried]))} but its body gives "
-                f"{', '.join(map(str, made[: self.carried]))}"
-            )
+        carried = []
+        for k in range(self.carried):
+            first, inner = given[k], body.inputs[1 + k].type
+            assert first is not None, "every carried value is there"
+            shape = self.shapes[k] if self.shapes else first.shape
+            ranks = {first.rank, inner.rank, made[k].rank, len(shape)}
+            kinds = {first.dtype, inner.dtype, made[k].dtype}
+            fixed = self._is_fixed(k, inner)
+            if len(ranks) > 1 or len(kinds) > 1 or (fixed and not first == inner == made[k]):
+                raise ShapeError(f"Loop carries {first} as {inner}, but its body gives {made[k]}")
+            carried.append(TensorType(first.dtype, shape))
         slices = (TensorType(t.dtype, (self.length, *t.shape)) for t in made[self.carried :])
-        return (*made[: self.carried], *slices)
+        return (*carried, *slices)
+
+    def _is_fixed(self, k: int, inner: TensorType) -> bool:
+        return not self.shapes or self.shapes[k] == inner.shape
+
+    def late(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> set[int]:
+        """Carried values that change their sizes, and slices where an iteration may be the last."""
+        carried = [v.type for v in self.bodies[0].inputs[1 : 1 + self.carried]]
+        changing = {k for k, t in enumerate(carried) if t != outputs[k]}
+        return changing | (set(range(self.carried, len(outputs))) if self.grows else set())
+
+    @property
+    def captured(self) -> int:
+        """All inputs of the body but its number and what is carried."""
+        return len(self.bodies[0].inputs) - 1 - self.carried
 
     def run(self, inputs: Sequence[Array | None], bodies: Bodies) -> list[Array]:
         """Iterations one after the other."""
@@ -68,8 +91,7 @@ class Loop(FlowOp):
         for i in count():
             if not going or (trips is not None and i >= trips):
                 break
-            head = [np.array(i, np.int64)] + [going] * self.condition
-            made = bodies.run(self.bodies[0], [*head, *state, *others])
+            made = bodies.run(self.bodies[0], [np.array(i, np.int64), *state, *others])
             going = made.pop(0).reshape(()) if self.condition else going
             state = made[: self.carried]
             slices.append(made[self.carried :])
@@ -84,4 +106,5 @@ class Loop(FlowOp):
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         """A step of the plan that repeats a body."""
         (body,) = self.bodies
-        return Repeat((body,), self.trip, self.condition, self.carried)
+        late = frozenset(self.late(inputs, outputs))
+        return Repeat((body,), self.trip, self.condition, self.carried, late)

@@ -1,0 +1,112 @@
+"""If, Loop and Scan: taken apart where what they do is known, else as nodes with bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from braze.core.config import MAX_SIZE
+from braze.core.dims import Dim, DimExpr, dmax
+from braze.core.dims import symbols as symbols_in
+from braze.core.dtypes import I64
+from braze.core.errors import ModelError
+from braze.frontend.onnx.bodies import Body, FlowImporter, Site, close_bodies, flag_of, import_body
+from braze.frontend.onnx.loops import import_loop
+from braze.frontend.onnx.scan import import_scan
+from braze.frontend.onnx.scope import Bound, Listed
+from braze.frontend.onnx.sequences import SEQUENCES
+from braze.ir.graph import Value
+from braze.ops.base import ContentNeededError
+from braze.ops.flow.branch import If
+from braze.ops.move.shape import SizeTensor
+
+
+def import_if(site: Site) -> Sequence[Bound] | None:
+    """The branch that is taken where that is known, else both as bodies."""
+    node, count = site.node, len(site.node.outputs)
+    graphs = [site.graph("then_branch"), site.graph("else_branch")]
+    for graph in graphs:
+        if len(graph.outputs) < count:
+            raise ModelError(
+                f"{node.where}: it has {count} outputs but its branch has {len(graph.outputs)}"
+            )
+    given = site.input(0)
+    if given is None:
+        raise ModelError(f"{node.where}: it has no condition")
+    condition = flag_of(site, given)
+    if condition is not None:
+        return site.inline(graphs[0 if condition else 1], (), f"{node.name}/", count)
+    names = ("then_branch", "else_branch")
+    bodies = [
+        import_body(site, g, name, lambda _: None, count)
+        for g, name in zip(graphs, names, strict=True)
+    ]
+    for body in bodies:
+        body.report(site.nodes.sources.parameters(given))
+    if any(isinstance(v, Listed) for body in bodies for v in body.outputs):
+        raise ContentNeededError(
+            f"{node.where}: its branches give sequences, and which one is taken is known at run "
+            "time only; make the condition a constant",
+            0,
+        )
+    if not all(body.runs for body in bodies):
+        return None
+    made = [body.values for body in bodies]
+    for name, a, b in zip(node.outputs, *made, strict=True):
+        if a.dtype is not b.dtype or a.type.rank != b.type.rank:
+            raise ContentNeededError(
+                f"{node.where}: its branches give {a.type} and {b.type} for {name!r}, and which "
+                "one is taken is known at run time only; make the types equal or the condition a "
+                "constant",
+                0,
+            )
+    return _either(site, bodies, made, given)
+
+
+def _either(
+    site: Site, bodies: Sequence[Body], made: Sequence[list[Value]], condition: Value
+) -> Sequence[Bound]:
+    """The outputs of an If; sizes that differ are read from further outputs of both branches."""
+    shapes = [list(v.shape) for v in made[0]]
+    late: list[tuple[DimExpr, int, Dim | None]] = []
+    outputs = [list(values) for values in made]
+    for k, (a, b) in enumerate(zip(*made, strict=True)):
+        for axis, sizes in enumerate(zip(a.shape, b.shape, strict=True)):
+            if sizes[0] == sizes[1] and not any(map(_is_own, bodies, sizes)):
+                continue
+            hint = f"{site.node.outputs[k] or site.node.name}_{axis}"
+            late.append(_size_of_either(site, bodies, sizes, hint))
+            shapes[k][axis] = late[-1][0]
+            for body, size, values in zip(bodies, sizes, outputs, strict=True):
+                values.append(body.builder.add1(SizeTensor((size,), (1,), I64)))
+    closed, captured = close_bodies(bodies, outputs, 0)
+    given = tuple(map(tuple, shapes)) + ((1,),) * len(late) if late else ()
+    results = site.add(If(tuple(closed), given), condition, *captured)
+    count = len(shapes)
+    for value, (symbol, low, high) in zip(results[count:], late, strict=True):
+        site.builder.define_size(symbol, value, 0, low, high)
+    return results[:count]
+
+
+def _is_own(body: Body, size: Dim) -> bool:
+    """Whether a size is known in a body only."""
+    own = {s.symbol for s in body.builder.run_sizes.values()}
+    return isinstance(size, DimExpr) and bool(own & symbols_in(size))
+
+
+def _size_of_either(
+    site: Site, bodies: Sequence[Body], sizes: Sequence[Dim], hint: str
+) -> tuple[DimExpr, int, Dim | None]:
+    """A symbol that is one of two sizes, with its bounds."""
+    ranges = [body.builder.range_of(size) for body, size in zip(bodies, sizes, strict=True)]
+    low, most = min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
+    high = None if any(map(_is_own, bodies, sizes)) else dmax(*sizes)
+    return site.builder.run_symbol(hint, low, min(most, MAX_SIZE)), low, high
+
+
+CONTROL_FLOW: Final[Mapping[str, FlowImporter]] = {
+    "If": import_if,
+    "Loop": import_loop,
+    "Scan": import_scan,
+    **SEQUENCES,
+}

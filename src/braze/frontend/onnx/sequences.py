@@ -1,0 +1,197 @@
+"""Sequences and optionals: lists of tensors that exist while a model is imported only.
+
+How long a sequence is and which element is meant must be known then; what the elements hold need
+not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from braze.core.errors import ModelError, UnsupportedOpError
+from braze.frontend.onnx.bodies import FlowImporter, Site
+from braze.frontend.onnx.scope import Bound, Listed
+from braze.ir.graph import Value
+from braze.ops.base import ContentNeededError
+from braze.ops.move.concat_split import Concat
+from braze.ops.move.shape import reshape
+from braze.ops.move.slice_pad import slice_axis
+
+
+def _listed(site: Site, index: int = 0) -> Listed:
+    """The sequence in an input."""
+    value = site.bound[index] if index < len(site.bound) else None
+    if not isinstance(value, Listed):
+        raise ModelError(f"{site.node.where}: input {index} must be a sequence")
+    return value
+
+
+def _tensor(site: Site, index: int) -> Value:
+    """The tensor in an input."""
+    value = site.bound[index] if index < len(site.bound) else None
+    if not isinstance(value, Value):
+        raise ModelError(f"{site.node.where}: input {index} must be a tensor")
+    return value
+
+
+def _position(site: Site, index: int, count: int, default: int, end: bool = False) -> int:
+    """A position among `count` in an input, counted from the front; end: that behind all is one."""
+    if index >= len(site.bound) or site.bound[index] is None:
+        return default
+    known = site.builder.sizes(_tensor(site, index))
+    if known is None or known.size != 1 or not isinstance(known.reshape(-1)[0], int):
+        raise ContentNeededError(
+            f"{site.node.where}: which element is meant is known at run time only; make the "
+            "position a constant",
+            index,
+        )
+    at = int(known.reshape(-1)[0])
+    if not -count <= at < count + end:
+        raise ModelError(f"{site.node.where}: position {at} is outside of {count} elements")
+    return at if at >= 0 else at + count
+
+
+def import_construct(site: Site) -> Sequence[Bound]:
+    """SequenceEmpty and SequenceConstruct."""
+    return [Listed(tuple(_tensor(site, i) for i in range(len(site.bound))))]
+
+
+def import_at(site: Site) -> Sequence[Bound]:
+    """SequenceAt."""
+    values = _listed(site).values
+    return [values[_position(site, 1, len(values), 0)]]
+
+
+def import_insert(site: Site) -> Sequence[Bound]:
+    """SequenceInsert: at the end, or in front of a position."""
+    values = list(_listed(site).values)
+    values.insert(_position(site, 2, len(values), len(values), end=True), _tensor(site, 1))
+    return [Listed(tuple(values))]
+
+
+def import_erase(site: Site) -> Sequence[Bound]:
+    """SequenceErase: the last element, or the one at a position."""
+    values = list(_listed(site).values)
+    if not values:
+        raise ModelError(f"{site.node.where}: the sequence is empty")
+    del values[_position(site, 1, len(values), len(values) - 1)]
+    return [Listed(tuple(values))]
+
+
+def import_length(site: Site) -> Sequence[Bound]:
+    """SequenceLength."""
+    count = np.array(len(_listed(site).values), np.int64)
+    return [site.builder.constant(count, "length")]
+
+
+def import_split(site: Site) -> Sequence[Bound]:
+    """SplitToSequence: slices of one size, or of sizes that a vector lists."""
+    x, node, g = _tensor(site, 0), site.node, site.builder
+    axis = int(node.attributes.get("axis", 0))
+    if not -x.type.rank <= axis < x.type.rank:
+        raise ModelError(f"{node.where}: axis {axis} is outside of a tensor of rank {x.type.rank}")
+    axis %= x.type.rank
+    total = x.shape[axis]
+    if not isinstance(total, int):
+        raise UnsupportedOpError(
+            f"{node.where}: the sequence has an element for each of {total}, which is no fixed "
+            "number; make that size static"
+        )
+    sizes = _split_sizes(site, total)
+    parts, start = [], 0
+    for size in sizes:
+        part = slice_axis(g, x, axis, start, size)
+        start += size
+        if len(site.bound) < 2 and not node.attributes.get("keepdims", 1):
+            part = reshape(g, part, (*x.shape[:axis], *x.shape[axis + 1 :]))
+        parts.append(part)
+    return [Listed(tuple(parts))]
+
+
+def _split_sizes(site: Site, total: int) -> list[int]:
+    if len(site.bound) < 2 or site.bound[1] is None:
+        return [1] * total
+    split = _tensor(site, 1)
+    known = site.builder.sizes(split)
+    if known is None or not all(isinstance(d, int) for d in known.flat):
+        raise ContentNeededError(
+            f"{site.node.where}: the sizes of the parts are known at run time only; make them "
+            "constants",
+            1,
+        )
+    sizes = [int(d) for d in known.flat]
+    if split.type.rank == 0:
+        if sizes[0] <= 0:
+            raise ModelError(f"{site.node.where}: parts of {sizes[0]} elements are no parts")
+        whole, rest = divmod(total, sizes[0])
+        sizes = sizes * whole + ([rest] if rest else [])
+    if sum(sizes) != total or min(sizes, default=0) < 0:
+        raise ModelError(f"{site.node.where}: parts of {sizes} do not make up {total}")
+    return sizes
+
+
+def import_concat(site: Site) -> Sequence[Bound]:
+    """ConcatFromSequence."""
+    values, node, g = list(_listed(site).values), site.node, site.builder
+    if not values:
+        raise ModelError(f"{node.where}: the sequence is empty")
+    fresh = bool(node.attributes.get("new_axis", 0))
+    rank = values[0].type.rank + fresh
+    axis = int(node.attributes["axis"])
+    if not -rank <= axis < rank:
+        raise ModelError(f"{node.where}: axis {axis} is outside of a tensor of rank {rank}")
+    axis %= rank
+    if fresh:
+        values = [reshape(g, v, (*v.shape[:axis], 1, *v.shape[axis:])) for v in values]
+    return [values[0] if len(values) == 1 else g.add1(Concat(axis), *values)]
+
+
+def import_map(site: Site) -> Sequence[Bound] | None:
+    """SequenceMap: its body for the elements, one after the other."""
+    graph, count = site.graph("body"), len(site.node.outputs)
+    length = len(_listed(site).values)
+    rows: list[Sequence[Bound]] = []
+    for i in range(length):
+        row = []
+        for value in site.bound:
+            if isinstance(value, Listed) and len(value.values) != length:
+                raise ModelError(f"{site.node.where}: its sequences differ in length")
+            row.append(value.values[i] if isinstance(value, Listed) else value)
+        rows.append(site.inline(graph, row, f"{site.node.name}/{i}/", count))
+    made = [[row[k] for row in rows] for k in range(count)]
+    if not all(isinstance(v, Value) for column in made for v in column):
+        return None
+    return [Listed(tuple(v for v in column if isinstance(v, Value))) for column in made]
+
+
+def import_optional(site: Site) -> Sequence[Bound]:
+    """Optional and OptionalGetElement: the value itself; absent where there is none."""
+    value = site.bound[0] if site.bound else None
+    if value is None and site.node.op_type == "OptionalGetElement":
+        raise ModelError(f"{site.node.where}: the optional is empty")
+    return [value]
+
+
+def import_has_element(site: Site) -> Sequence[Bound]:
+    """OptionalHasElement."""
+    there = bool(site.bound) and site.bound[0] is not None
+    return [site.builder.constant(np.array(there), "has_element")]
+
+
+SEQUENCES: Final[Mapping[str, FlowImporter]] = {
+    "SequenceEmpty": import_construct,
+    "SequenceConstruct": import_construct,
+    "SequenceAt": import_at,
+    "SequenceInsert": import_insert,
+    "SequenceErase": import_erase,
+    "SequenceLength": import_length,
+    "SequenceMap": import_map,
+    "SplitToSequence": import_split,
+    "ConcatFromSequence": import_concat,
+    "Optional": import_optional,
+    "OptionalGetElement": import_optional,
+    "OptionalHasElement": import_has_element,
+}
