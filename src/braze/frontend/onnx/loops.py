@@ -183,10 +183,14 @@ def _as_node(
     own = {s.symbol for s in body.builder.run_sizes.values()}
     for i in scanned:
         if own & shape_symbols(made[i]):
-            raise UnsupportedOpError(
+            why = (
                 f"{node.where}: the slices of {node.outputs[i]!r} are {made[i].type}, of sizes "
                 "that may differ from one iteration to the next; keep them equal"
             )
+            given = enumerate((trip, condition))
+            array = loop.site.builder.array
+            unknown = [at for at, v in given if v is not None and array(v) is None]
+            raise ContentNeededError(why, unknown[0]) if unknown else UnsupportedOpError(why)
     length = dmax(trips, 0) if trips is not None and not checked else None
     state = _State(loop, body, count_iterations=bool(scanned) and length is None)
     if length is None:
