@@ -60,7 +60,9 @@ def node_model(
     graph = helper.make_graph(
         [node], "g", given, [onnx.ValueInfoProto(name=r) for r in results if r], held
     )
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(domain, DOMAINS[domain])]
+    opsets = [helper.make_opsetid("", opset)]
+    if domain:
+        opsets.append(helper.make_opsetid(domain, DOMAINS[domain]))
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 

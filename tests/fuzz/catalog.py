@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.fuzz import make_anchors as a
 from tests.fuzz import make_contributed as c
+from tests.fuzz import make_fused as f
 from tests.fuzz import make_nests as n
 from tests.fuzz import make_pointwise as p
 from tests.fuzz import make_quantized as q
@@ -223,11 +224,29 @@ LATER: Final[Mapping[str, Family]] = {
     "contributed": Family("pointwise", {
         "com.microsoft.Gelu": c.plain("Gelu"), "com.microsoft.BiasGelu": c.biased("BiasGelu"),
         "com.microsoft.FastGelu": c.fast_gelu, "com.microsoft.QuickGelu": c.quick_gelu,
+        "com.microsoft.BiasAdd": f.bias_add, "com.microsoft.BiasSplitGelu": f.bias_split_gelu,
     }, takes="f", gives="f"),
     "recurrent": Family("anchor", {
         "RNN": r.recurrent("RNN"), "GRU": r.recurrent("GRU"), "LSTM": r.recurrent("LSTM"),
         "stacked": r.stacked,
     }, (3,), takes="f", gives="f"),
+    "contributed_norm": Family("nest", {
+        "com.microsoft.SkipLayerNormalization": f.skip_norm("SkipLayerNormalization"),
+        "com.microsoft.SkipSimplifiedLayerNormalization": f.skip_norm(
+            "SkipSimplifiedLayerNormalization"
+        ),
+        "com.microsoft.EmbedLayerNormalization": f.embed_norm,
+        "com.microsoft.GroupNorm": f.contributed_group_norm("GroupNorm"),
+        "com.microsoft.SkipGroupNorm": f.contributed_group_norm("SkipGroupNorm"),
+        "com.microsoft.GridSample": f.sample, "com.microsoft.RotaryEmbedding": f.rotary,
+    }, (2, 3, 4, 4), takes="f", gives="f"),
+    "contributed_product": Family("anchor", {
+        "com.microsoft.FusedMatMul": f.fused_matmul("FusedMatMul"),
+        "com.microsoft.TransposeMatMul": f.fused_matmul("TransposeMatMul"),
+        "com.microsoft.FusedGemm": f.fused_gemm, "com.microsoft.FusedConv": f.fused_conv,
+        "com.microsoft.NhwcConv": f.nhwc_conv("NhwcConv"),
+        "com.microsoft.NhwcFusedConv": f.nhwc_conv("NhwcFusedConv"),
+    }, (2, 2, 3, 4, 4), takes="f", gives="f"),
 }  # fmt: skip
 ALL_FAMILIES: Final[Mapping[str, Family]] = {**FAMILIES, **LATER}
 
@@ -241,7 +260,9 @@ def can_meet(producer: str, consumer: str) -> bool:
 
 # Every entry of ops/catalog.py is a label above (behind its domain and a point, unless that is
 # ONNX's own) or stands here with the reason.
-NOT_GENERATED: Final[Mapping[str, str]] = {}
+NOT_GENERATED: Final[Mapping[str, str]] = {
+    "SimplifiedLayerNormalization": "RMSNormalization, by a name that the onnx package lacks",
+}
 
 GENERATED: Final = frozenset(label for f in ALL_FAMILIES.values() for label in f.makers)
 

@@ -8,6 +8,8 @@ from typing import Final
 from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
 from braze.ops.index import gather, places, scatter, slice_import, topk
+from braze.ops.contributed import fused, rotary
+from braze.ops.contributed import norms as contributed_norms
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.norm import normalization_import
 from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
@@ -229,4 +231,23 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "GatherBlockQuantized"): weights.import_gather_block_quantized,
     ("com.microsoft", "QAttention"): transformer.import_qattention,
     ("com.microsoft", "QEmbedLayerNormalization"): transformer.import_qembed_layer_norm,
+    ("com.microsoft", "BiasAdd"): fused.import_bias_add,
+    ("com.microsoft", "BiasSplitGelu"): fused.import_bias_split_gelu,
+    ("com.microsoft", "FusedConv"): fused.import_fused_conv,
+    ("com.microsoft", "FusedGemm"): fused.import_fused_gemm,
+    ("com.microsoft", "FusedMatMul"): fused.import_fused_matmul,
+    ("com.microsoft", "TransposeMatMul"): fused.import_fused_matmul,
+    ("com.microsoft", "NhwcConv"): fused.import_nhwc_conv,
+    ("com.microsoft", "NhwcFusedConv"): fused.import_nhwc_conv,
+    ("com.microsoft", "GridSample"): grid_sample.import_grid_sample,
+    ("com.microsoft", "EmbedLayerNormalization"): contributed_norms.import_embed_layer_norm,
+    ("com.microsoft", "GroupNorm"): contributed_norms.import_group_norm,
+    ("com.microsoft", "SkipGroupNorm"): contributed_norms.import_skip_group_norm,
+    ("com.microsoft", "SkipLayerNormalization"): contributed_norms.import_skip_layer_norm,
+    ("com.microsoft", "SkipSimplifiedLayerNormalization"): (
+        contributed_norms.import_skip_simplified_layer_norm
+    ),
+    ("com.microsoft", "RotaryEmbedding"): rotary.import_rotary_embedding,
+    # which ONNX Runtime has in the domain of ONNX
+    ("", "SimplifiedLayerNormalization"): contributed_norms.import_simplified_layer_norm,
 }

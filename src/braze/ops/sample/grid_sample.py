@@ -33,7 +33,8 @@ class GridSample(Op):
 
     align_corners: -1 and 1 are the centres of the outer pixels, otherwise their outer edges; the
     reflection mirrors at the same places. Positions are computed in the type of x (float32 for
-    half types).
+    half types). padding: one of PADDINGS, or "pixels", where only pixels that are read, not
+    positions, are moved into the image.
     """
 
     mode: str
@@ -272,5 +273,7 @@ def import_grid_sample(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     x = n.need(0)
     if MODES[mode] == "cubic" and len(x.shape) > 4:
         raise n.unsupported("cubic sampling of volumes; use linear")
+    if n.domain == "com.microsoft" and (MODES[mode], padding) == ("cubic", "border"):
+        padding = "pixels"  # as ONNX Runtime and PyTorch do, unlike the text of ONNX
     op = GridSample(MODES[mode], padding, bool(n.attr("align_corners", 0)))
     return (g.add1(op, x, n.need(1)),)
