@@ -13,6 +13,7 @@ from typing import Final
 from tests.fuzz import make_anchors as a
 from tests.fuzz import make_contributed as c
 from tests.fuzz import make_fused as f
+from tests.fuzz import make_heads as h
 from tests.fuzz import make_nests as n
 from tests.fuzz import make_pointwise as p
 from tests.fuzz import make_quantized as q
@@ -247,6 +248,11 @@ LATER: Final[Mapping[str, Family]] = {
         "com.microsoft.NhwcConv": f.nhwc_conv("NhwcConv"),
         "com.microsoft.NhwcFusedConv": f.nhwc_conv("NhwcFusedConv"),
     }, (2, 2, 3, 4, 4), takes="f", gives="f"),
+    "contributed_attention": Family("anchor", {
+        "com.microsoft.Attention": h.attention,
+        "com.microsoft.MultiHeadAttention": h.multi_head,
+        "com.microsoft.GroupQueryAttention": h.group_query,
+    }, (3,), takes="f", gives="f", fixed_rank=True),
 }  # fmt: skip
 ALL_FAMILIES: Final[Mapping[str, Family]] = {**FAMILIES, **LATER}
 

@@ -9,6 +9,7 @@ from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
 from braze.ops.index import gather, places, scatter, slice_import, topk
 from braze.ops.contributed import fused, rotary
+from braze.ops.contributed import fused, group_query, multi_head, rotary
 from braze.ops.contributed import norms as contributed_norms
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.norm import normalization_import
@@ -248,6 +249,9 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
         contributed_norms.import_skip_simplified_layer_norm
     ),
     ("com.microsoft", "RotaryEmbedding"): rotary.import_rotary_embedding,
+    ("com.microsoft", "Attention"): multi_head.import_attention,
+    ("com.microsoft", "MultiHeadAttention"): multi_head.import_multi_head_attention,
+    ("com.microsoft", "GroupQueryAttention"): group_query.import_group_query_attention,
     # which ONNX Runtime has in the domain of ONNX
     ("", "SimplifiedLayerNormalization"): contributed_norms.import_simplified_layer_norm,
 }
