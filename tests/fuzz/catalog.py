@@ -231,6 +231,9 @@ LATER: Final[Mapping[str, Family]] = {
         "RNN": r.recurrent("RNN"), "GRU": r.recurrent("GRU"), "LSTM": r.recurrent("LSTM"),
         "stacked": r.stacked,
     }, (3,), takes="f", gives="f"),
+    "random": Family("pointwise", {
+        "RandomUniform": p.random_uniform, "RandomUniformLike": p.random_uniform_like,
+    }, takes="f", gives="f"),
     "contributed_norm": Family("nest", {
         "com.microsoft.SkipLayerNormalization": f.skip_norm("SkipLayerNormalization"),
         "com.microsoft.SkipSimplifiedLayerNormalization": f.skip_norm(
@@ -267,6 +270,10 @@ def can_meet(producer: str, consumer: str) -> bool:
 # Every entry of ops/catalog.py is a label above (behind its domain and a point, unless that is
 # ONNX's own) or stands here with the reason.
 NOT_GENERATED: Final[Mapping[str, str]] = {
+    "Bernoulli": "it jumps where a probability is the number drawn; tests/random",
+    "Multinomial": "it jumps where a partial sum is the number drawn; tests/random",
+    "RandomNormal": "numpy's logarithm and cosine end in other bits; tests/random",
+    "RandomNormalLike": "numpy's logarithm and cosine end in other bits; tests/random",
     "SimplifiedLayerNormalization": "RMSNormalization, by a name that the onnx package lacks",
 }
 

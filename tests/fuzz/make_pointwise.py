@@ -268,3 +268,18 @@ def constant_step(s: Sketch, x: Ref) -> Ref:
     literal = Tensor(x.dtype.name, (1,), values=values)
     made = s.add1("Constant", value=literal)
     return s.add1("Add", x, made)
+
+
+def random_uniform(s: Sketch, x: Ref) -> Ref:
+    """x times drawn numbers of its sizes."""
+    floating(s, x)
+    s.need(all(static(d) for d in x.shape) and x.dtype.name == "float32")
+    shape = [int(d) for d in x.shape]
+    return s.add1("Mul", x, s.add1("RandomUniform", shape=shape, low=0.5, high=1.5))
+
+
+def random_uniform_like(s: Sketch, x: Ref) -> Ref:
+    """x plus drawn numbers, of one seed or the node's own."""
+    s.need(x.dtype.name in FLOATS)
+    given = s.r.choice([{}, {"seed": 3.0}])
+    return s.add1("Add", x, s.add1("RandomUniformLike", x, **given))

@@ -37,6 +37,15 @@ FOUR_DIGITS = {
     "test_roialign_aligned_true": 1e-3,
 }
 
+# their expected numbers were drawn from numpy's generator: types and shapes can be compared
+DRAWN = (
+    "test_bernoulli*",
+    "test_training_dropout",
+    "test_training_dropout_mask",
+    "test_training_dropout_default",
+    "test_training_dropout_default_mask",
+)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -104,13 +113,15 @@ def needs_content(name: str) -> bool:
 def difference(name: str, actual: Any, expected: Any) -> str | None:
     """How a result differs from what case `name` expects, or None.
 
-    dtype and shape must be equal.
+    dtype and shape must be equal; of numbers that are drawn no more is said.
     """
     if isinstance(expected, onnx.TensorProto):
         expected = numpy_helper.to_array(expected)
     expected = np.asarray(expected)
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return f"{actual.dtype}{actual.shape} instead of {expected.dtype}{expected.shape}"
+    if any(fnmatchcase(name, pattern) for pattern in DRAWN):
+        return None
     if expected.dtype.name not in TOLERANCES:
         is_float = expected.dtype.kind in "fV"  # ml_dtypes' types have kind V
         wide = (a.astype(np.float32) if is_float else a for a in (actual, expected))

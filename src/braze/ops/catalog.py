@@ -24,22 +24,31 @@ from braze.ops.quant import (
     transformer,
     weights,
 )
+from braze.ops.random import random_import
 from braze.ops.recurrent.recurrent_import import recurrent_importer
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
 
-# ops whose result is different in every run
-RANDOM_OPS: Final = frozenset(
-    ("", name)
-    for name in (
-        "Bernoulli",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    )
-)
+# ops that are not imported: what to do instead
+_LOOP_OUTSIDE: Final = "run its decoder once a token, and choose the token outside"
+REMEDIES: Final[Mapping[tuple[str, str], str]] = {
+    ("com.microsoft", "BeamSearch"): _LOOP_OUTSIDE,
+    ("com.microsoft", "GreedySearch"): _LOOP_OUTSIDE,
+    ("com.microsoft", "Sampling"): _LOOP_OUTSIDE,
+    ("com.microsoft", "WhisperBeamSearch"): _LOOP_OUTSIDE,
+    ("com.microsoft", "NGramRepeatBlock"): "return the scores, and mask repeated n-grams outside",
+    ("com.microsoft", "SparseAttention"): (
+        "export dense attention: GroupQueryAttention, or MultiHeadAttention with the blocks as "
+        "attention_bias"
+    ),
+    ("com.microsoft", "DecoderMaskedMultiHeadAttention"): (
+        "it is for GPUs alone; export MultiHeadAttention"
+    ),
+    ("com.microsoft", "PackedAttention"): "export Attention, of batches with padding",
+    ("com.microsoft", "PackedMultiHeadAttention"): (
+        "export MultiHeadAttention, of batches with padding"
+    ),
+}
 
 IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- elementwise, reductions, normalisations, constants ---
@@ -143,7 +152,13 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "Range"): constant.import_range,
     ("", "EyeLike"): constant.import_eye_like,
     ("", "Identity"): constant.import_identity,
-    ("", "Dropout"): constant.import_dropout,
+    ("", "Dropout"): random_import.import_dropout,
+    ("", "Bernoulli"): random_import.import_bernoulli,
+    ("", "Multinomial"): random_import.import_multinomial,
+    ("", "RandomNormal"): random_import.random_importer(normal=True, like=False),
+    ("", "RandomNormalLike"): random_import.random_importer(normal=True, like=True),
+    ("", "RandomUniform"): random_import.random_importer(normal=False, like=False),
+    ("", "RandomUniformLike"): random_import.random_importer(normal=False, like=True),
     ("", "Trilu"): trilu.import_trilu,
     # --- shapes, indexing, matrix products, convolutions, pools, resampling, attention ---
     ("", "Reshape"): shape.import_reshape,

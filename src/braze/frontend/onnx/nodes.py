@@ -31,7 +31,7 @@ from braze.frontend.onnx.sources import Sources
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import ContentNeededError, Importer, OnnxNode
-from braze.ops.catalog import RANDOM_OPS
+from braze.ops.catalog import REMEDIES
 
 MIN_OPSET = 1
 MAX_OPSET = 28
@@ -258,9 +258,8 @@ class NodeImporter:
 
     def _no_op(self, node: NodeRecord, opset: int) -> UnsupportedOpError:
         domain = f"{node.domain}." if node.domain else ""
-        remedy = "replace it by supported ops or ask for it"
-        if (node.domain, node.op_type) in RANDOM_OPS:
-            remedy = "draw the numbers outside and pass them as a graph input"
+        otherwise = "replace it by supported ops or ask for it"
+        remedy = REMEDIES.get((node.domain, node.op_type), otherwise)
         return NoSuchOpError(
             f"{node.where}: op {domain}{node.op_type} (opset {opset}) is not supported; {remedy}"
         )

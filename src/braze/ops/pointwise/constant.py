@@ -12,6 +12,7 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim, DimExpr
 from braze.core.dtypes import BOOL, F32, F64, I64, DType, from_numpy, from_onnx
+from braze.core.dtypes import F32, I64, DType, from_numpy, from_onnx
 from braze.expr import scalar
 from braze.expr.scalar import Expr
 from braze.ir.builder import GraphBuilder
@@ -245,31 +246,3 @@ def import_eye_like(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 def import_identity(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Identity: the value itself."""
     return (n.need(0),)
-
-
-def import_dropout(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """Dropout for inference, or with a ratio of zero: the value itself, and a mask of all true if
-    asked for."""
-    training = n.input(2)
-    if training is not None:
-        wanted = g.array(training)
-        if wanted is None:
-            raise n.needs_content(2, "training mode is an input; make it a constant")
-        if wanted.any():
-            _check_ratio(n, g)
-    x = n.need(0)
-    if n.num_outputs < 2:
-        return (x,)
-    # before opset 10 the mask has the type of the data
-    dtype = x.dtype if n.opset < 10 else BOOL
-    return x, g.add1(ConstantOfShape(x.shape, 1, dtype))
-
-
-def _check_ratio(n: OnnxNode, g: GraphBuilder) -> None:
-    """Dropping nothing is not random; the ratio (input 1) is 0.5 by default."""
-    ratio = n.input(1)
-    content = None if ratio is None else g.array(ratio)
-    if ratio is not None and content is None:
-        raise n.needs_content(1, "the ratio of training mode is an input; make it a constant")
-    if content is None or content.any():
-        raise n.unsupported("training mode is not supported; export the model for inference")
