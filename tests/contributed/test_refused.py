@@ -16,6 +16,7 @@ from tests.contributed.peer import node_model
 @pytest.mark.parametrize(("domain", "op"), sorted(REMEDIES))
 def test_refusals_say_what_to_do(domain: str, op: str) -> None:
     assert (domain, op) not in IMPORTERS
-    model = node_model(op, [np.zeros((1, 2), "i4"), np.zeros((1, 3), "f4")], domain=domain)
+    inputs = [np.zeros((1, 3), "f4"), np.zeros((1, 2), "i4")]
+    model = node_model(op, inputs[: 1 if domain == "ai.onnx.ml" else 2], domain=domain)
     with pytest.raises(UnsupportedOpError, match=re.escape(REMEDIES[domain, op])):
         import_network(model)

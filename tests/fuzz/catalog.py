@@ -269,7 +269,24 @@ def can_meet(producer: str, consumer: str) -> bool:
 
 # Every entry of ops/catalog.py is a label above (behind its domain and a point, unless that is
 # ONNX's own) or stands here with the reason.
+_JUMPS: Final = "it jumps where a number is a limit; tests/ml"
+_PARTS: Final = "it is made of single steps that are generated; tests/ml"
 NOT_GENERATED: Final[Mapping[str, str]] = {
+    "ai.onnx.ml.ArrayFeatureExtractor": _PARTS,
+    "ai.onnx.ml.Binarizer": _JUMPS,
+    "ai.onnx.ml.FeatureVectorizer": _PARTS,
+    "ai.onnx.ml.Imputer": _JUMPS,
+    "ai.onnx.ml.LabelEncoder": _JUMPS,
+    "ai.onnx.ml.LinearClassifier": _JUMPS,
+    "ai.onnx.ml.LinearRegressor": _PARTS,
+    "ai.onnx.ml.Normalizer": _PARTS,
+    "ai.onnx.ml.OneHotEncoder": _JUMPS,
+    "ai.onnx.ml.SVMRegressor": _PARTS,
+    "ai.onnx.ml.Scaler": _PARTS,
+    "ai.onnx.ml.TreeEnsemble": _JUMPS,
+    "ai.onnx.ml.TreeEnsembleClassifier": _JUMPS,
+    "ai.onnx.ml.TreeEnsembleRegressor": _JUMPS,
+    "ai.onnx.ml.ZipMap": "its input itself",
     "Bernoulli": "it jumps where a probability is the number drawn; tests/random",
     "Multinomial": "it jumps where a partial sum is the number drawn; tests/random",
     "RandomNormal": "numpy's logarithm and cosine end in other bits; tests/random",

@@ -7,10 +7,10 @@ from typing import Final
 
 from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
-from braze.ops.index import gather, places, scatter, slice_import, topk
-from braze.ops.contributed import fused, rotary
 from braze.ops.contributed import fused, group_query, multi_head, rotary
 from braze.ops.contributed import norms as contributed_norms
+from braze.ops.index import gather, places, scatter, slice_import, topk
+from braze.ops.ml import features, machines, trees_import
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.norm import normalization_import
 from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
@@ -44,12 +44,14 @@ REMEDIES: Final[Mapping[tuple[str, str], str]] = {
     ("com.microsoft", "DecoderMaskedMultiHeadAttention"): (
         "it is for GPUs alone; export MultiHeadAttention"
     ),
+    ("ai.onnx.ml", "SVMClassifier"): "export the classifier as LinearClassifier or as trees",
     ("com.microsoft", "PackedAttention"): "export Attention, of batches with padding",
     ("com.microsoft", "PackedMultiHeadAttention"): (
         "export MultiHeadAttention, of batches with padding"
     ),
 }
 
+_ML: Final = "ai.onnx.ml"
 IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- elementwise, reductions, normalisations, constants ---
     ("", "Neg"): elementwise.unary_importer("neg"),
@@ -269,4 +271,20 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "GroupQueryAttention"): group_query.import_group_query_attention,
     # which ONNX Runtime has in the domain of ONNX
     ("", "SimplifiedLayerNormalization"): contributed_norms.import_simplified_layer_norm,
+    # --- classical models, on numbers ---
+    (_ML, "ArrayFeatureExtractor"): features.import_array_feature_extractor,
+    (_ML, "Binarizer"): features.import_binarizer,
+    (_ML, "FeatureVectorizer"): features.import_feature_vectorizer,
+    (_ML, "Imputer"): features.import_imputer,
+    (_ML, "LabelEncoder"): features.import_label_encoder,
+    (_ML, "LinearClassifier"): machines.import_linear_classifier,
+    (_ML, "LinearRegressor"): machines.import_linear_regressor,
+    (_ML, "Normalizer"): features.import_normalizer,
+    (_ML, "OneHotEncoder"): features.import_one_hot_encoder,
+    (_ML, "SVMRegressor"): machines.import_svm_regressor,
+    (_ML, "Scaler"): features.import_scaler,
+    (_ML, "TreeEnsemble"): trees_import.import_ensemble,
+    (_ML, "TreeEnsembleClassifier"): trees_import.import_classifier,
+    (_ML, "TreeEnsembleRegressor"): trees_import.import_regressor,
+    (_ML, "ZipMap"): features.import_zip_map,
 }

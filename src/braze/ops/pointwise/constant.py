@@ -11,8 +11,7 @@ import numpy as np
 
 from braze.core import dims
 from braze.core.dims import Dim, DimExpr
-from braze.core.dtypes import BOOL, F32, F64, I64, DType, from_numpy, from_onnx
-from braze.core.dtypes import F32, I64, DType, from_numpy, from_onnx
+from braze.core.dtypes import F32, F64, I64, DType, from_numpy, from_onnx
 from braze.expr import scalar
 from braze.expr.scalar import Expr
 from braze.ir.builder import GraphBuilder
