@@ -174,17 +174,22 @@ def test_an_internal_error_shows_where_it_was_raised(
 def test_advice_is_in_the_words_of_the_command_line(
     net: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["build", str(net)]) == 1
-    assert "--minShapes=x:1x3x24x24 --optShapes=x:1x3x24x24 --maxShapes=x:8x3x24x24" in said(capsys)
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    unranked = model([relu], {"x": (TensorProto.FLOAT, [1])}, ["y"])
+    unranked.graph.input[0].type.tensor_type.ClearField("shape")
+    path = tmp_path / "unranked.onnx"
+    path.write_bytes(unranked.SerializeToString())
+    assert main(["build", str(path)]) == 1
+    assert "--shapes=x:1x3x224x224" in said(capsys)
     assert main(["build", str(net), STATIC, "--markDebug=none"]) == 1
     assert "--builderOptimizationLevel=0" in said(capsys)
     assert main(["build", str(net), "--shapes=X:1"]) == 1
     assert "--shapes (or --minShapes" in said(capsys)
     assert main(["inspect", str(net)]) == 1
     assert "braze.build" not in said(capsys)
-    node = helper.make_node("Reshape", ["x", "s"], ["y"], "r")
-    inputs = {"x": (TensorProto.FLOAT, [2, 6]), "s": (TensorProto.INT64, [2])}
-    path = tmp_path / "reshape.onnx"
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], "r")
+    inputs = {"x": (TensorProto.FLOAT, [1, 1, 2, 6]), "s": (TensorProto.FLOAT, [4])}
+    path = tmp_path / "resize.onnx"
     path.write_bytes(model([node], inputs, ["y"]).SerializeToString())
     for command in ("build", "check"):
         assert main([command, str(path)]) == 1

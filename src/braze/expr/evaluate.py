@@ -230,5 +230,5 @@ TABLE: Mapping[str, Callable[..., Array]] = {
     "shl": _typed(_shift_left), "shr": _typed(_shift_right),
     "lt": _plain(np.less), "le": _plain(np.less_equal), "eq": _plain(np.equal),
     "cast": lambda e, x: convert(x, e.args[0].dtype, e.dtype), "bitcast": _bitcast,
-    "select": _plain(np.where),
+    "select": _plain(np.where), "given": lambda _, x: x,
 }  # fmt: skip

@@ -115,5 +115,6 @@ def _order(literals: frozenset[Literal]) -> tuple[tuple[bytes, bool], ...]:
 
 
 def depends_on_data(e: Expr) -> bool:
-    """True when the value depends on loaded elements or reductions, not only on axes and sizes."""
-    return any(x.op in ("load", "hole", "red") for x in reachable(e))
+    """True when the value depends on loaded elements or reductions, not only on axes and sizes, or
+    is as unchecked as if it did."""
+    return any(x.op in ("load", "hole", "red", "given") for x in reachable(e))

@@ -58,7 +58,9 @@ BINARY: Final = PAIR_FUNCTIONS | {
 COMPARE: Final = {"lt", "le", "eq"}
 # cast: value conversion to dtype; bitcast: same bits; select(bool, a, b);
 # load: attr = slot, args = one int64 index per axis of the tensor in that slot
-OTHER: Final = {"cast", "bitcast", "select", "load"}
+# given(x): x, where it was read from a tensor whose content turned out to be known; what is
+# accessed at a place made of it is checked as if it were data
+OTHER: Final = {"cast", "bitcast", "select", "load", "given"}
 ALL_OPS: Final = LEAVES | UNARY | TESTS | BINARY | COMPARE | OTHER
 
 
@@ -134,6 +136,11 @@ def axis(index: int) -> Expr:
 def dim(size: Dim) -> Expr:
     """A size as a value; plain integers become constants."""
     return const(size, I64) if isinstance(size, int) else Expr("dim", (), I64, size)
+
+
+def given(x: Expr) -> Expr:
+    """`x` as an index that nobody has checked."""
+    return Expr("given", (x,), x.dtype)
 
 
 def hole(index: int, dtype: DType) -> Expr:

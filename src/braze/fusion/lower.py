@@ -7,15 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from braze.core.dims import Shape, symbols
 from braze.expr.fold import leaves, rewrite
+from braze.expr.guards import depends_on_data
 from braze.expr.index import axes, ravel, unravel
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec, map_nest
-from braze.expr.scalar import Expr, axis, cast, hole, load
+from braze.expr.scalar import Expr, axis, cast, given, hole, load
+from braze.fusion.given import index_slots, settle
 from braze.fusion.inline import Index, Inliner
 from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.region import Partition, Region
 from braze.fusion.sharing import share_places
 from braze.fusion.strided import read_in_place
+from braze.ir.builder import SymbolBounds
 from braze.ir.graph import Graph, Node, Value
 from braze.ops.lowering import Anchor, Flow, Lowering, Nest
 
@@ -85,6 +88,7 @@ class Lowerer:
     def _nest(self, region: Region, node: Node, kernel: LoopKernel) -> LoweredRegion:
         present = [v for v in node.inputs if v is not None]
         inliner = self._inliner(region)
+        places = index_slots(kernel)
 
         def change(e: Expr) -> Expr | None:
             if e.op != "load":
@@ -92,7 +96,8 @@ class Lowerer:
             slot = e.slot
             if slot >= len(present):  # reads an output of an earlier nest; renumbered below
                 return load(len(present) - slot - 1, e.args, e.dtype)
-            return inliner.element(present[slot], e.args)
+            found = inliner.element(present[slot], e.args)
+            return given(found) if slot in places and not depends_on_data(found) else found
 
         nests = tuple(self._rewrite_nest(region, node, inliner, n, change) for n in kernel.nests)
         count = len(inliner.slots)
@@ -106,7 +111,7 @@ class Lowerer:
             TensorSpec(v.dtype, spec.shape)
             for v, spec in zip(region.outputs, kernel.outputs, strict=True)
         )
-        done = LoopKernel(inliner.specs, outputs, nests)
+        done = settle(LoopKernel(inliner.specs, outputs, nests), SymbolBounds(self.graph.bounds))
         return LoweredRegion(region, done, tuple(inliner.slots))
 
     def _rewrite_nest(

@@ -170,7 +170,7 @@ class GraphBuilder:
     def _tightened(self, content: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if not any(isinstance(d, DimExpr) for d in content.flat):
             return content
-        env = _Bounds(self.bounds)
+        env = SymbolBounds(self.bounds)
         out = np.empty(content.shape, dtype=object)
         for i, d in enumerate(content.flat):
             out.flat[i] = tighten(d, env) if isinstance(d, DimExpr) else d
@@ -223,7 +223,7 @@ class GraphBuilder:
 
     def range_of(self, d: Dim) -> Interval:
         """Bounds of a size over all profiles (symbols without bounds: 0 .. 2**31)."""
-        env = _Bounds(self.bounds)
+        env = SymbolBounds(self.bounds)
         return bounds(d, env)
 
     def read_size(
@@ -244,7 +244,7 @@ class GraphBuilder:
 
     def _run_size(self, key: Hashable, size: RunSize, hint: str) -> DimExpr:
         if key not in self.run_sizes:
-            high = max(size.low, highest(size.high, _Bounds(self.bounds)))
+            high = max(size.low, highest(size.high, SymbolBounds(self.bounds)))
             symbol = str(self.run_symbol(hint, size.low, high))
             self.run_sizes[key] = replace(size, symbol=symbol)
         return sym(self.run_sizes[key].symbol)
@@ -356,7 +356,7 @@ def _has_symbols(value: Any) -> bool:
     return False
 
 
-class _Bounds(dict[str, Interval]):
+class SymbolBounds(dict[str, Interval]):
     """Symbol bounds with a wide default for symbols no profile mentions."""
 
     def __missing__(self, key: str) -> Interval:

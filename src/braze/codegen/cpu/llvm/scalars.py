@@ -307,7 +307,7 @@ PRIMITIVES: Mapping[str, Callable[..., V]] = {
     "floor": _round_by("floor"), "ceil": _round_by("ceil"), "trunc": _round_by("trunc"),
     "round": _round_by("round_even"), "sqrt": _rounded(lambda a, e, x: a.sqrt(x)),
     **{name: _function(name) for name in FUNCTIONS}, **{name: _of_two(name) for name in PAIRS},
-    "isnan": _isnan, "isinf": _isinf,
+    "isnan": _isnan, "isinf": _isinf, "given": lambda a, e, x: x,
     "add": _rounded(_add), "sub": _rounded(_sub), "mul": _rounded(_mul), "div": _rounded(_div),
     "floordiv": _rounded(_floordiv), "mod": _rounded(_mod), "fmod": _rounded(_fmod),
     "pow": _rounded(_pow), "min": _extreme("<"), "max": _extreme(">"),

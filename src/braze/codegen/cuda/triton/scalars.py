@@ -309,7 +309,7 @@ PRIMITIVES: Mapping[str, Callable[..., Val]] = {
     "sqrt": _rounded(lambda a, e, x: a.sqrt(x)),
     **{name: _function(name) for name in FUNCTIONS},
     **{name: _pair_function(name) for name in PAIRS},
-    "isnan": lambda a, e, x: a.is_nan(x), "isinf": _isinf,
+    "isnan": lambda a, e, x: a.is_nan(x), "isinf": _isinf, "given": lambda a, e, x: x,
     "add": _rounded(_add), "sub": _rounded(lambda a, e, x, y: a.sub(x, y)),
     "mul": _rounded(_mul), "div": _rounded(_div),
     "floordiv": _rounded(_floordiv), "mod": _rounded(_mod), "fmod": _rounded(_fmod),
