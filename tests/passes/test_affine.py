@@ -117,6 +117,26 @@ def test_overflowing_weights_are_refused() -> None:
     assert any("overflow" in r for r in refusals(ctx))
 
 
+def test_vanishing_weights_are_refused() -> None:
+    """Large data times what is left of them is a number; small weights of a live channel may go."""
+    g = Net()
+    y = g.add1(MatMul(), g.tensor("x", 2, 4), g.const(np.eye(4)))
+    after, ctx = apply(g, [g.op2("div", y, 3e38)], RULES, rtol=RTOL)
+    assert ops(after) == ["MatMul", "Div"] and "vanish" in refusals(ctx)[0]
+    g = Net()
+    w = g.const([[1e-30, 0.5], [0.25, 0.0]])
+    y = g.op2("mul", g.add1(MatMul(), g.tensor("x", 2, 2), w), g.const([1e-9, 0.0]))
+    after, _ = apply(g, [y], RULES, rtol=RTOL)
+    assert ops(after) == ["MatMul"]
+
+
+def test_overflowing_shifts_are_refused() -> None:
+    g = Net()
+    y = g.op2("add", g.add1(MatMul(), g.tensor("x", 2, 4), g.const(np.eye(4))), 3e38)
+    after, ctx = apply(g, [g.op2("add", y, 3e38)], RULES, rtol=RTOL)
+    assert ops(after) == ["MatMul", "Add", "Add"] and "overflow" in refusals(ctx)[0]
+
+
 @pytest.mark.parametrize("behind_conv", [True, False])
 def test_batchnorm(behind_conv: bool) -> None:
     g = Net()

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from braze.core.dtypes import F32, F64
+from braze.core.dtypes import F32, F64, DType
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Node, Value
 from braze.ir.pattern import Const, Match, Var, call, one_of
@@ -72,6 +72,16 @@ def scaled_weight(heavy: Node, w: Array, scale: Array) -> Array:
     return np.asarray((grouped * factor).reshape(w.shape))
 
 
+def _peaks(heavy: Node, w: Array) -> Array:
+    """The largest magnitude of a weight for each output channel (of a group)."""
+    channel = {Conv: 0, ConvTranspose: 1}.get(type(heavy.op), w.ndim - 1)
+    return np.asarray(np.abs(w).max(tuple(i for i in range(w.ndim) if i != channel), initial=0.0))
+
+
+def _between(peaks: Array, least: float) -> Array:
+    return (peaks > 0) & (peaks < least)
+
+
 def _factor(m: Match, graph: GraphEditor | Rewriter) -> Array:
     scale = as_float64(graph, m["scale"])
     with np.errstate(all="ignore"):
@@ -98,9 +108,13 @@ class FoldScaleIntoWeights:
             return Refusal("the factor varies along more than the channels")
         weight, factor = as_float64(graph, m["weight"]), _factor(m, graph)
         with np.errstate(all="ignore"):
-            scaled = stored(scaled_weight(heavy, weight, factor), out.dtype)
+            exact = scaled_weight(heavy, weight, factor)
+            scaled = stored(exact, out.dtype)
         if np.isfinite(weight).all() and not np.isfinite(scaled).all():
             return Refusal("the scaled weights would overflow")
+        least = float(np.finfo("f4" if out.dtype is F32 else "f8").tiny)  # less is zero in kernels
+        if ((_peaks(heavy, weight) >= least) & _between(_peaks(heavy, exact), least)).any():
+            return Refusal("the scaled weights of a channel would vanish")
         return None
 
     def rewrite(self, m: Match, g: Rewriter) -> Value:
@@ -127,12 +141,21 @@ class MergeShifts:
             return Refusal(f"the sum of shifts would be rounded to {out.dtype} once more")
         if m.root.output.type != out or not all(keeps_type(m[v], out) for v in ("bias", "shift")):
             return Refusal("a shift broadcasts to a larger result")
+        parts = as_float64(graph, m["bias"]), as_float64(graph, m["shift"])
+        total = self._total(parts, out.dtype)
+        if all(np.isfinite(p).all() for p in parts) and not np.isfinite(total).all():
+            return Refusal("the sum of shifts would overflow")
         return None
+
+    @staticmethod
+    def _total(parts: tuple[Array, Array], dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            return stored(parts[0] + parts[1], dtype)
 
     def rewrite(self, m: Match, g: Rewriter) -> Value:
         dtype = m.root.output.dtype
-        total = as_float64(g, m["bias"]) + as_float64(g, m["shift"])
-        shift = g.constant(stored(total, dtype), m["bias"].name)
+        total = self._total((as_float64(g, m["bias"]), as_float64(g, m["shift"])), dtype)
+        shift = g.constant(total, m["bias"].name)
         return g.add1(Binary("add"), g.add1(m.calls["heavy"].op, m["x"], m["weight"]), shift)
 
 
