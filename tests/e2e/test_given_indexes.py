@@ -9,7 +9,7 @@ import pytest
 from onnx import parser
 
 import braze
-from braze.core.errors import BrazeError
+from braze.core.errors import BrazeError, ModelError, ShapeError
 from tests.ops.one_node import one_node
 
 Array = np.ndarray[Any, Any]
@@ -118,3 +118,17 @@ def test_content_given_at_build_time(level: int, target: str) -> None:
         braze.build(model, optimization_level=level, target=target, values=values)(
             {"x": X, "i": values["i"]}
         )
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_sizes_made_of_numbers_that_are_none_are_refused(number: float) -> None:
+    one, wrong = np.float32(1), np.float32(number)
+    given = [np.asarray(v) for v in (np.float32(0), wrong, one)]
+    model = one_node("Range", given, opset=18, constant=(0, 1, 2), attributes={})
+    with pytest.raises(ModelError, match="number of steps"):
+        braze.build(model)
+    scales = np.array([1, 1, number, 1], np.float32)
+    picture = np.ones((1, 1, 2, 2), np.float32)
+    model = one_node("Resize", [picture, None, scales], opset=18, constant=(2,), attributes={})
+    with pytest.raises(ShapeError, match="must be positive"):
+        braze.build(model)

@@ -189,6 +189,8 @@ def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         raise n.invalid("delta is 0; give a step")
     numbers = [x for x in (start, limit, delta) if isinstance(x, (int, float))]
     if len(numbers) == 3 and dtype.is_float:
+        if not math.isfinite((limit - start) / delta):
+            raise n.invalid(f"from {start} to {limit} there is no number of steps of {delta}")
         length: Dim = max(0, math.ceil((limit - start) / delta))
     elif isinstance(delta, (DimExpr, Ratio)):
         raise n.needs_content(2, "delta depends on a dynamic size; make it a constant")

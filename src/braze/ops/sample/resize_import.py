@@ -107,7 +107,7 @@ def _add(
 def _from_scales(
     n: OnnxNode, shape: Sequence[Dim], which: Sequence[int], given: Sequence[float]
 ) -> tuple[list[Dim], list[float | None]]:
-    if len(given) != len(which) or min(given, default=1.0) <= 0:
+    if len(given) != len(which) or not all(0 < s < math.inf for s in given):
         raise ShapeError(
             f"node {n.name!r} ({n.op_type}): scales {list(given)} must be positive, one per axis"
         )
