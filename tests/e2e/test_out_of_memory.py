@@ -21,7 +21,6 @@ PLACES = {
     "braze.builder.lower_graph": "stage fusion (",
     "braze.codegen.cpu.backend.CpuBackend.tactics": "stage codegen, at region y (MatMul) (",
     "braze.codegen.cpu.backend.CpuBackend.compile": "stage codegen, at region y (MatMul) (",
-    "braze.codegen.cpu.measure.CpuWorkload.seconds": "stage codegen, at region y (MatMul) (",
     "braze.codegen.cpu.backend.CpuBackend.pack": "stage planning (constant w: ",
     "braze.builder.assemble": "stage planning (",
     "braze.runtime.engine.Engine.from_plan": "stage load (",
@@ -45,6 +44,16 @@ def test_each_stage_says_where(place: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert message.startswith(f"the build ran out of memory in {PLACES[place]}"), message
     assert "9.31 GiB" in message and "free memory, or build on a machine that has more" in message
     assert "\n" not in message
+
+
+def test_tensors_of_a_measurement_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> NoReturn:
+        raise MemoryError("Unable to allocate 9.31 GiB")
+
+    monkeypatch.setattr("braze.codegen.cpu.measure.CpuWorkload.seconds", fail)
+    with pytest.raises(ExecutionError, match=r"region y \(MatMul\) can not be measured") as caught:
+        braze.build(product(8), threads=1)
+    assert "optimization_level=2" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_no_room_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:

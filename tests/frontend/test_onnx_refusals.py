@@ -97,11 +97,6 @@ def test_a_branch_that_sizes_may_rule_out_is_not_told_with_missing_sizes() -> No
     import_model(proto, shapes={"x": (3,)})
 
 
-def test_random_numbers_come_from_outside() -> None:
-    text = refused(model([node("RandomNormalLike", ["x"], ["y"])], [X], [ANY]), UnsupportedOpError)
-    assert "RandomNormalLike" in text and "pass them as a graph input" in text
-
-
 def test_what_might_still_be_constant_is_not_listed() -> None:
     nodes = [node("Bar", ["w"], ["a"]), node("NonZero", ["a"], ["y"])]
     weights = [tensor("w", np.zeros(3, np.float32))]
