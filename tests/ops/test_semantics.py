@@ -161,3 +161,15 @@ def test_old_opsets_run_where_the_meaning_is_the_same(
         return
     with pytest.raises(braze.UnsupportedOpError, match="too old for this op"):
         braze.build(model, **way)
+
+
+def test_level_1_computes_convolutions_directly(way: dict[str, Any]) -> None:
+    """An infinity stays in the windows that see it; NaN is nowhere where no NaN went in."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 32, 12, 12)).astype(np.float32)
+    w = (rng.standard_normal((32, 32, 3, 3)) * 0.05).astype(np.float32)
+    x[0, 0, 5, 5] = np.inf
+    y = run({**way, "optimization_level": 1}, "Conv", {"x": x}, {"w": w}, pads=[1, 1, 1, 1])
+    sees = np.zeros((12, 12), bool)
+    sees[4:7, 4:7] = True
+    assert np.isfinite(y[..., ~sees]).all() and np.isinf(y[..., sees]).all()
