@@ -1,4 +1,4 @@
-"""Three hundred and thirty random graphs of fixed numbers, each in one way, which goes through all of them;
+"""Three hundred and thirty random graphs of fixed numbers, each in one of all ways of building;
 `make fuzz` goes on where these stop, and builds each in two ways."""
 
 from __future__ import annotations

@@ -114,11 +114,6 @@ def test_range_of_sizes_with_halves(start: float, offset: float, delta: float) -
         np.testing.assert_array_equal(y, np.arange(start, n + offset, delta, dtype=np.float32))
 
 
-def test_range_of_sizes_with_rounded_fractions_is_refused() -> None:
-    with pytest.raises(BrazeError, match="rounded in floating point"):
-        import_model(range_of_sizes(0, 0, 0.1), shapes={"x": ((1,), (4,), (9,))})
-
-
 @pytest.mark.parametrize("k", [-2, 0, 1, 5])
 def test_eye(k: int) -> None:
     np.testing.assert_array_equal(made(Eye(3, sym("n"), k, I32), n=4), np.eye(3, 4, k))
@@ -193,9 +188,8 @@ def test_identity_and_dropout_vanish() -> None:
     assert not import_model(model).nodes
 
 
-def test_training_dropout_is_refused_unless_it_drops_nothing() -> None:
-    with pytest.raises(BrazeError, match="training"):
-        import_model(_dropout_model(training=True, ratio=0.5))
+def test_training_dropout_that_drops_nothing_is_nothing() -> None:
+    assert import_model(_dropout_model(training=True, ratio=0.5)).nodes
     assert not import_model(_dropout_model(training=True, ratio=0.0)).nodes
 
 

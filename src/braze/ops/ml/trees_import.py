@@ -220,11 +220,20 @@ def _two_classes(
     return (label, s.transformed(n, g, both, kind))[: n.num_outputs]
 
 
+_NEEDED: Final = (
+    "leaf_targetids", "leaf_weights", "nodes_falseleafs", "nodes_falsenodeids", "nodes_featureids",
+    "nodes_modes", "nodes_splits", "nodes_trueleafs", "nodes_truenodeids", "tree_roots",
+)  # fmt: skip
+
+
 def import_ensemble(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """TreeEnsemble (opset 5): leaves apart from nodes, and membership in sets of numbers."""
     x = _input(n, g)
     wide = x.dtype is F64
     forest = Forest(np.dtype(np.float64 if wide else np.float32))
+    for name in _NEEDED:
+        if n.attr(name) is None:
+            raise n.invalid(f"attribute {name} is missing; a forest cannot do without it")
     weights = np.asarray(n.attr("leaf_weights")).reshape(-1)
     targets, count = n.attr("leaf_targetids"), int(n.attr("n_targets", 1))
     leaves = [forest.leaf() for _ in range(len(weights))]
