@@ -1,4 +1,4 @@
-"""The six results of `Op.lower`. Fusion and code generation know ops only through these.
+"""The results of `Op.lower`. Fusion and code generation know ops only through these.
 
 A new kind of anchor is its spec here, a template, the template's row in `codegen/cpu/anchors.py`,
 and the op that returns it; a backend without a row runs the anchor's loop nest.

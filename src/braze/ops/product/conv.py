@@ -196,17 +196,23 @@ def check_weight(n: OnnxNode, x: Value, w: Value, channels: Dim, groups: int) ->
         )
 
 
-def import_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """Conv of every opset; the bias becomes an Add."""
-    x, w = n.need(0), n.need(1)
-    groups = int(n.attr("group", 1))
+def checked_kernel(n: OnnxNode, x: Value, w: Value, groups: int) -> tuple[int, ...]:
+    """The spatial sizes of a weight that fits its data, and the node's own word for them."""
     check_weight(n, x, w, w.shape[1] * groups if len(w.shape) > 1 else 0, groups)
     kernel = dims.static(w.shape[2:])
     if ints_attr(n, "kernel_shape", kernel) != kernel:
         raise ShapeError(
-            f"node {n.name!r} (Conv): kernel_shape {n.attr('kernel_shape')} differs from the "
-            f"weight's {list(kernel)}; correct the model"
+            f"node {n.name!r} ({n.op_type}): kernel_shape {n.attr('kernel_shape')} differs from "
+            f"the weight's {list(kernel)}; correct the model"
         )
+    return kernel
+
+
+def import_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
+    """Conv of every opset; the bias becomes an Add."""
+    x, w = n.need(0), n.need(1)
+    groups = int(n.attr("group", 1))
+    kernel = checked_kernel(n, x, w, groups)
     x, window = pad_explicitly(g, x, import_window(n, g, kernel, x.shape[2:]), 0.0)
     pads = dims.static(window.pads)
     y = g.add1(Conv(window.strides, window.dilations, pads, groups), x, w)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from braze.core import dims
 from braze.core.dtypes import F32
-from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import OnnxNode
 from braze.ops.move.shape import reshape, transpose
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary
-from braze.ops.pool.window import Window, import_window, ints_attr
-from braze.ops.product.conv import check_weight, pad_explicitly
+from braze.ops.pool.window import Window, import_window
+from braze.ops.product.conv import checked_kernel, pad_explicitly
 from braze.ops.quant.integer import IntegerConv, IntegerMatMul, Requantize
 from braze.ops.quant.parameters import placed, zero_point
 from braze.ops.writing.axes import channels_first, inverse
@@ -100,13 +99,7 @@ def _integer_conv(
     n: OnnxNode, g: GraphBuilder, x: Value, w: Value, zeros: tuple[int, int]
 ) -> Value:
     groups = int(n.attr("group", 1))
-    check_weight(n, x, w, w.shape[1] * groups if len(w.shape) > 1 else 0, groups)
-    kernel = dims.static(w.shape[2:])
-    if ints_attr(n, "kernel_shape", kernel) != kernel:
-        raise ShapeError(
-            f"node {n.name!r} ({n.op_type}): kernel_shape {n.attr('kernel_shape')} differs from "
-            f"the weight's {list(kernel)}; correct the model"
-        )
+    kernel = checked_kernel(n, x, w, groups)
     x, window = _padded(n, g, x, import_window(n, g, kernel, x.shape[2:]), zeros[0])
     pads = dims.static(window.pads)
     x_zero = placed(n, g, zero_point(n, g, zeros[0]), x, 1, 0)
