@@ -1,0 +1,79 @@
+"""The Python API of TensorRT 10.13, with names of releases before and after, over braze.
+
+`import braze.tensorrt as trt` in place of `import tensorrt as trt`. What belongs to the compiler
+is imported when it is first named, so that scripts which only run engines do not need it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Final
+
+from braze.tensorrt import enums
+from braze.tensorrt.dims import Dims, Dims2, Dims3, Dims4, DimsHW, Permutation
+from braze.tensorrt.dtypes import nptype, volume
+from braze.tensorrt.enums import *  # noqa: F403
+from braze.tensorrt.enums import DataType
+from braze.tensorrt.logger import ILogger, Logger
+from braze.tensorrt.weights import IHostMemory, Weights
+
+__version__ = "10.13.0.35"
+
+# module -> the names that it holds, imported when one of them is asked for
+_HOMES: Final[dict[str, tuple[str, ...]]] = {}
+_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
+
+float32 = DataType.FLOAT
+float16 = DataType.HALF
+bfloat16 = DataType.BF16
+int8 = DataType.INT8
+int32 = DataType.INT32
+int64 = DataType.INT64
+bool = DataType.BOOL
+uint8 = DataType.UINT8
+fp8 = DataType.FP8
+int4 = DataType.INT4
+fp4 = DataType.FP4
+e8m0 = DataType.E8M0
+
+__all__ = [
+    "Dims",
+    "Dims2",
+    "Dims3",
+    "Dims4",
+    "DimsHW",
+    "IHostMemory",
+    "ILogger",
+    "Logger",
+    "Permutation",
+    "Weights",
+    "bfloat16",
+    "bool",
+    "e8m0",
+    "float16",
+    "float32",
+    "fp4",
+    "fp8",
+    "int4",
+    "int8",
+    "int32",
+    "int64",
+    "nptype",
+    "uint8",
+    "volume",
+]
+__all__ += [*enums.__all__, *_HOME_OF]  # noqa: PLE0604 - strings, all
+
+
+def __getattr__(name: str) -> Any:
+    """Import the home of a name when it is first asked for."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'tensorrt' has no attribute {name!r}")
+    home = importlib.import_module(f"braze.tensorrt.{_HOME_OF[name]}")
+    globals()[name] = getattr(home, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    """All names, those not imported yet too."""
+    return sorted({*globals(), *_HOME_OF})

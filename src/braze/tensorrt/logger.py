@@ -1,0 +1,64 @@
+"""ILogger, which scripts derive from, and Logger, which prints."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import ClassVar, Final, TypeAlias
+
+from braze.tensorrt.deprecation import Scoped
+from braze.tensorrt.numbers import Ordered
+
+
+class Severity(Ordered):
+    """How bad a message is."""
+
+    INTERNAL_ERROR = 0
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
+    VERBOSE = 4
+
+
+_Level: TypeAlias = Severity  # within ILogger the name is its attribute
+_LETTERS: Final = {
+    Severity.INTERNAL_ERROR: "F",
+    Severity.ERROR: "E",
+    Severity.WARNING: "W",
+    Severity.INFO: "I",
+    Severity.VERBOSE: "V",
+}
+
+
+class ILogger(Scoped):
+    """Where messages go; derive from it and override `log`."""
+
+    Severity: ClassVar[type[_Level]] = Severity
+    INTERNAL_ERROR: ClassVar[_Level] = Severity.INTERNAL_ERROR
+    ERROR: ClassVar[_Level] = Severity.ERROR
+    WARNING: ClassVar[_Level] = Severity.WARNING
+    INFO: ClassVar[_Level] = Severity.INFO
+    VERBOSE: ClassVar[_Level] = Severity.VERBOSE
+
+    def __init__(self) -> None:
+        return None
+
+    def log(self, severity: _Level, msg: str) -> None:
+        """Take a message; a derived class says what happens with it."""
+        raise NotImplementedError("ILogger.log is to be overridden")
+
+
+class Logger(ILogger):
+    """Prints messages down to a severity, with the time, to the standard output."""
+
+    def __init__(self, min_severity: _Level = Severity.WARNING) -> None:
+        super().__init__()
+        if not isinstance(min_severity, Severity):
+            raise TypeError(f"min_severity: a Logger.Severity is expected, not {min_severity!r}")
+        self.min_severity = min_severity
+
+    def log(self, severity: _Level, msg: str) -> None:
+        """Print one message, if it is severe enough."""
+        if severity <= self.min_severity:
+            moment = time.strftime("%m/%d/%Y-%H:%M:%S")
+            print(f"[{moment}] [TRT] [{_LETTERS[severity]}] {msg}", file=sys.stdout, flush=True)
