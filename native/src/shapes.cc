@@ -209,8 +209,8 @@ void Shapes::check_guards(bool late) const {
     if (!is_known(g.lhs) || !is_known(g.rhs)) continue;
     const int64_t lhs = at(g.lhs), rhs = at(g.rhs);
     if (lhs != rhs) {
-      fail(BRAZE_ERROR_SHAPE, "for these input shapes ", g.what, " does not hold (", lhs, " and ",
-           rhs, " must be equal); pass shapes for which it does");
+      fail(BRAZE_ERROR_SHAPE, g.what, ", but they are ", lhs, " and ", rhs,
+           " here; pass other shapes, or build for these shapes");
     }
   }
 }

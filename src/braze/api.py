@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -44,6 +45,7 @@ def build(model: Any, **options: Unpack[BuildOptions]) -> Engine:
     Takes the options of `compile` and raises what it raises, and TargetError for a target this
     machine does not have (use `compile` to make such an engine's plan and write it to a file).
     """
+    _check_names(options)
     _check_listeners(options.get("progress"), options.get("trace"))
     backend = find_backend(options.get("target", "cpu"), _workers(options.get("threads")))
     backend.require()
@@ -110,6 +112,19 @@ def compile(  # the field's word, and braze.compile reads well
     with trace.stage("import"):
         imported = import_network(model, shapes=shapes, dims=dims, values=values, trace=trace)
     return build_plan(imported.graph, imported.profiles, config, backend, trace)
+
+
+def _check_names(options: Iterable[str]) -> None:
+    """What Python checks of a function with named parameters, in the name of `build`."""
+    known = list(BuildOptions.__annotations__)
+    for name in options:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            raise TypeError(
+                f"braze.build has no option {name!r}"
+                + (f"; did you mean {close[0]!r}?" if close else "")
+                + f" (its options are {', '.join(known)})"
+            )
 
 
 def _check_listeners(progress: object, trace: object) -> None:

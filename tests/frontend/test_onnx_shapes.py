@@ -32,6 +32,22 @@ def test_one_shape_makes_everything_static() -> None:
     assert result.bounds == {}
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.array([2, 3, 7]),
+        [np.int64(2), np.uint8(3), 7],
+        np.array([[2, 3, 7]] * 3),
+        (np.array([2, 3, 7]), [2, 3, 7], (2, np.array(3), 7)),
+        np.array([[[2, 3, 7]] * 3]),
+    ],
+)
+def test_shapes_may_be_arrays(given: Any) -> None:
+    x = record("x", "N", 3, None)
+    assert resolve_shapes([x], {"x": given}).types["x"].shape == (2, 3, 7)
+    assert resolve_shapes([x], dims={"N": np.array([2, 2, 2]), "x_2": np.array(7)}).bounds == {}
+
+
 def test_ranges_give_symbols_and_fixed_axes_become_ints() -> None:
     x = record("x", "batch", 3, None, "batch")
     shapes = {"x": ((1, 3, 8, 1), (2, 3, 8, 2), (4, 3, 8, 4))}
@@ -144,6 +160,8 @@ def test_missing_shapes_may_be_anything_and_are_listed() -> None:
         ({"x": (True, 3)}, ProfileError, "must be one shape"),
         ({"x": 3}, ProfileError, "must be one shape"),
         ({"x": (1.0, 3)}, ProfileError, "must be one shape"),
+        ({"x": np.array([1.0, 3])}, ProfileError, "must be one shape"),
+        ({"x": np.array([True, True])}, ProfileError, "must be one shape"),
         ({"x": ((1, 3), (2, 3))}, ProfileError, "must be one shape"),
         ({"x": [((1, 3),) * 3] * 2, "y": [((1,),) * 3] * 3}, ProfileError, "profiles"),
     ],

@@ -143,12 +143,31 @@ class Unwilling:
         (X.astype(">f4"), "byte order"),
         (X.astype(np.float64), "array.astype('float32')"),
         (Unwilling(), "not today"),
+        (np.ma.masked_less(X * np.arange(8, dtype=np.float32), 1), "array.filled(number)"),
     ],
 )
 def test_inputs_that_are_no_arrays_of_the_type(value: object, words: str) -> None:
     with pytest.raises(braze.DTypeError) as e:
         engine()({"x": value})
     assert words in str(e.value) and "\n" not in str(e.value)
+
+
+def test_an_array_that_masks_nothing_is_an_array() -> None:
+    masked = np.ma.masked_less(X, 0)
+    np.testing.assert_array_equal(engine()({"x": masked})["y"], engine()({"x": X})["y"])
+
+
+def test_values_with_masked_elements() -> None:
+    whole = np.ones((1, 3, 24, 24), np.float32)
+    with pytest.raises(braze.DTypeError, match="filled"):
+        build(values={"x": np.ma.masked_less(whole, 2)})
+
+
+def test_an_option_that_is_none_is_told_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"no option 'shape'; did you mean 'shapes'"):
+        build(shape={"x": (1, 3, 24, 24)})
+    with pytest.raises(TypeError, match=r"braze.build has no option 'foo' .its options are target"):
+        build(foo=1)
 
 
 def test_no_inputs_at_all_name_those_there_are() -> None:

@@ -266,8 +266,11 @@ class GraphBuilder:
         self.bounds[name] = (low, high)
         return sym(name)
 
-    def unify(self, a: Dim, b: Dim, what: str) -> Dim:
-        """Assume two sizes equal: the same, or checked at run time by a guard."""
+    def unify(self, a: Dim, b: Dim, what: str, unless: str = "") -> Dim:
+        """Assume two sizes equal: the same, or checked at run time by a guard.
+
+        unless: what else would do, for the error of the run.
+        """
         if a == b:
             return a
         if isinstance(a, int) and isinstance(b, int):
@@ -275,20 +278,28 @@ class GraphBuilder:
         (a_lo, a_hi), (b_lo, b_hi) = self.range_of(a), self.range_of(b)
         if a_hi < b_lo or b_hi < a_lo:
             raise ShapeError(f"{what}: sizes {a} and {b} can never be equal; check the profile")
-        self.guards[SizeGuard(a, b, what)] = None
+        self.guard(a, b, f"{what}: sizes {_brief(a)} and {_brief(b)} must be equal{unless}")
         return a if isinstance(a, int) else b if isinstance(b, int) else a
+
+    def guard(self, a: Dim, b: Dim, what: str) -> None:
+        """Let the run check that two sizes are equal; `what` says that in words."""
+        nodes = ", ".join(map(repr, self.origins))
+        if nodes and not what.startswith("node "):
+            what = f"node {nodes}, {what}"
+        self.guards.setdefault(SizeGuard(a, b, what))
 
     def broadcast(self, a: Dim, b: Dim, what: str) -> Dim:
         """The numpy broadcast of two sizes.
 
         A symbolic size that may be 1 at run time is assumed equal to the other (guarded), so a
-        wrong assumption is an error at run time and never a wrong answer.
+        wrong assumption is an error at run time and never a wrong answer. It is what exporters
+        mean by two names for one size, and to allow for 1 would cost every kernel its strides.
         """
         if b in (a, 1):
             return a
         if a == 1:
             return b
-        return self.unify(a, b, what)
+        return self.unify(a, b, what, " (one that broadcasts must be 1 in the build)")
 
     def finish(self, outputs: Sequence[tuple[str, Value]]) -> Graph:
         """The finished graph."""
@@ -304,6 +315,12 @@ class GraphBuilder:
             specialized=dict(self.specialized),
             sizes=tuple(self.run_sizes.values()),
         )
+
+
+def _brief(d: Dim) -> str:
+    """A size in a sentence: where the formula is long, its symbols."""
+    text = str(d)
+    return text if len(text) <= 60 else f"made of {', '.join(sorted(symbols(d)))}"
 
 
 def _is_small(t: TensorType) -> bool:

@@ -91,11 +91,15 @@ def bodies_of(node: Node) -> tuple[Graph, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SizeGuard:
-    """Two sizes that were assumed equal; checked at run time whenever shapes are set."""
+    """Two sizes that were assumed equal; checked at run time whenever shapes are set.
+
+    what: says in words what must hold, and is the head of the error's sentence. Guards of the same
+    sizes are the same guard, whoever asks for it.
+    """
 
     lhs: Dim
     rhs: Dim
-    what: str
+    what: str = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ def as_input(name: str, dtype: DType, storage: np.dtype[Any], value: Any) -> Arr
     ml_dtypes.bfloat16; uint16 bit patterns are taken too.
     """
     array = value if isinstance(value, np.ndarray) else _converted(name, value)
+    if type(array) is not np.ndarray:
+        _refuse_masks(f"input {name!r}", array)
     if array.dtype != storage:
         array = relabelled(array, dtype)
         if array.dtype != storage:
@@ -49,6 +51,15 @@ def memory_for(what: str, size: int) -> Iterator[None]:
         raise ExecutionError(
             f"no memory for {what} ({size} bytes); free some memory or run smaller shapes"
         ) from e
+
+
+def _refuse_masks(what: str, array: Any) -> None:
+    """Raise DTypeError for an array with masked elements, whose numbers mean nothing."""
+    if np.ma.is_masked(array):
+        raise DTypeError(
+            f"{what} is an array with masked elements, which no model has; fill them with "
+            "array.filled(number)"
+        )
 
 
 def _converted(name: str, value: Any) -> Array:

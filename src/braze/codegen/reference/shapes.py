@@ -137,8 +137,8 @@ class Shapes:
                 continue
             if isinstance(rhs, int) and lhs != rhs:
                 raise ShapeError(
-                    f"for these input shapes {guard.what} does not hold ({lhs} and {rhs} must be "
-                    "equal); pass shapes for which it does"
+                    f"{guard.what}, but they are {lhs} and {rhs} here; pass other shapes, or build "
+                    "for these shapes"
                 )
 
 

@@ -23,6 +23,7 @@ from braze.frontend.onnx.assemble import assemble
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, raise_findings
 from braze.frontend.onnx.nodes import NodeImporter
 from braze.frontend.onnx.open_sizes import Dims
+from braze.frontend.onnx.opt_sizes import check_opt_sizes
 from braze.frontend.onnx.order import order_nodes
 from braze.frontend.onnx.proto import ModelSource, load_model
 from braze.frontend.onnx.records import ModelRecord, Unreadable, ValueRecord
@@ -96,6 +97,7 @@ def import_network(
         findings.append(_profile_finding(resolved.missing))
     raise_findings(findings)
     assert graph is not None
+    check_opt_sizes(graph.guards, resolved.profiles, resolved.guesses)
     if trace is not None:
         if resolved.guesses:
             trace.decide("guess", sizes=dict(resolved.guesses))
@@ -249,6 +251,10 @@ def _content(name: str, given: Any, type_: TensorType) -> np.ndarray[Any, Any]:
     Numbers and lists of them take a floating-point input's type; all else must convert exactly.
     Raises ShapeError or DTypeError.
     """
+    if np.ma.is_masked(given):
+        raise DTypeError(
+            f"values of input {name!r} have masked elements; fill them with array.filled(number)"
+        )
     array = relabelled(np.asarray(given), type_.dtype)
     if array.shape != type_.shape:
         raise ShapeError(

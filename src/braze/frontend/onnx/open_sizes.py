@@ -27,7 +27,16 @@ def parse_dims(dims: Dims | None) -> dict[str, tuple[Range, ...]]:
     """The (min, opt, max) of each named size, one a profile; raises ProfileError."""
     if dims is not None and not isinstance(dims, Mapping):
         raise ProfileError(f"dims must map names of sizes to (min, opt, max), not {dims!r}")
-    return {name: _ranges(name, option) for name, option in (dims or {}).items()}
+    return {name: _ranges(name, as_lists(option)) for name, option in (dims or {}).items()}
+
+
+def as_lists(option: Any) -> Any:
+    """Sizes with arrays, on any level, as the lists of their elements."""
+    if isinstance(option, np.ndarray):
+        return option.tolist()
+    if isinstance(option, (list, tuple)):
+        return [as_lists(o) for o in option]
+    return option
 
 
 def _ranges(name: str, option: Any) -> tuple[Range, ...]:

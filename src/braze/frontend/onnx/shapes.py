@@ -16,7 +16,7 @@ from braze.core.dims import Dim, Interval, sym
 from braze.core.dtypes import DType
 from braze.core.errors import BindingError, DTypeError, ProfileError, ShapeError
 from braze.core.words import Sizes, worded
-from braze.frontend.onnx.open_sizes import Dims, bind_dims, open_sizes, parse_dims
+from braze.frontend.onnx.open_sizes import Dims, as_lists, bind_dims, open_sizes, parse_dims
 from braze.frontend.onnx.records import ValueRecord
 from braze.ir.graph import TensorType
 from braze.ir.run_sizes import Range
@@ -148,6 +148,7 @@ def check_input_name(name: str, names: Iterable[str], option: str) -> None:
 
 def parse_option(name: str, option: ShapeOption) -> tuple[Triple, ...]:
     """The (min, opt, max) triples, one a profile, that a `shapes` entry means."""
+    option = as_lists(option)
     if _is_shape(option):
         shape = tuple(int(d) for d in option)
         return (_check_triple(name, (shape, shape, shape)),)

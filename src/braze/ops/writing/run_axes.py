@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from braze.core import dims
 from braze.core.dims import Dim, Shape, dmin
 from braze.ir.builder import GraphBuilder
-from braze.ir.graph import SizeGuard
 from braze.ops.writing.run_contents import is_zero
 
 
@@ -29,7 +28,8 @@ def picked(g: GraphBuilder, axes: Sequence[Dim], rank: int, where: str) -> list[
     total: Dim = 0
     for m in found:
         total = total + m
-    g.guards[SizeGuard(total, len(axes), f"{where}: axes that the tensor has, each once")] = None
+    what = f"{where}: different axes of the tensor must be named, as many as axes are given"
+    g.guard(total, len(axes), what)
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from braze.core import dims
 from braze.core.dims import Dim
 from braze.ir.builder import GraphBuilder
-from braze.ir.graph import SizeGuard
 from braze.ops.base import OnnxNode
 from braze.ops.writing.run_contents import is_negative, is_run_size, is_zero, settled
 
@@ -41,5 +40,7 @@ def expanded_size(n: OnnxNode, g: GraphBuilder, have: Dim, want: Dim, where: str
         return g.broadcast(have, want, where)
     if have == 1:
         return settled(g, want, None, f"{n.name}_size")
-    g.guards[SizeGuard((want - 1) * (want - have), 0, where)] = None
+    stretched = want + is_zero(want - 1) * (have - want)  # 1 asks for the size that there is
+    what = f"{where}: a size asked for that is not 1 and the one of the tensor must be equal"
+    g.guard(stretched, have, what)
     return have

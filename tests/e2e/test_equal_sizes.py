@@ -1,0 +1,75 @@
+"""Sizes of different names that meet: equal in the run, or 1 in the build, or told in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import braze
+from tests.e2e.test_data_sizes import INT, F, model, node
+
+TARGETS = ["cpu", "reference"]
+MUST = "sizes batch and unk__12 must be equal (one that broadcasts must be 1 in the build)"
+
+
+def added(op: str = "Add") -> Any:
+    return model([node(op, "a b", "y")],
+                 [("a", F, ["batch", 3, 3]), ("b", F, ["unk__12", 3, 3])], [("y", F)])  # fmt: skip
+
+
+def rows(a: int, b: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(a + 10 * b)
+    return {n: rng.random((k, 3, 3), np.float32) for n, k in (("a", a), ("b", b))}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("op", ["Add", "MatMul"])
+def test_a_run_with_other_sizes_is_told_which_and_where(target: str, op: str) -> None:
+    engine = braze.build(added(op), target=target, optimization_level=1)
+    for feed in (rows(2, 2), rows(1, 1)):
+        want = feed["a"] + feed["b"] if op == "Add" else feed["a"] @ feed["b"]
+        # sums of three products of numbers below 1, in float32
+        np.testing.assert_allclose(engine(feed)["y"], want, rtol=1e-6)
+    for a, b in ((2, 1), (1, 2), (2, 3)):
+        with pytest.raises(braze.ShapeError) as caught:
+            engine(rows(a, b))
+        told = str(caught.value)
+        assert told.startswith(f"node {op.lower()!r}, ")
+        assert f"{MUST}, but they are {a} and {b} here" in told
+        assert told.endswith("; pass other shapes, or build for these shapes")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_size_that_the_build_fixes_to_1_broadcasts(target: str) -> None:
+    engine = braze.build(added(), target=target, optimization_level=1,
+                         dims={"batch": (1, 2, 8), "unk__12": 1})  # fmt: skip
+    for a in (1, 2, 5):
+        feed = rows(a, 1)
+        np.testing.assert_array_equal(engine(feed)["y"], feed["a"] + feed["b"])
+
+
+def test_opt_shapes_that_no_run_can_have_are_refused() -> None:
+    with pytest.raises(braze.ProfileError) as caught:
+        braze.compile(added(), dims={"batch": (1, 2, 8), "unk__12": (1, 1, 8)})
+    assert f"{MUST}, but they are 2 and 1 at the opt shapes of profile 0" in str(caught.value)
+    shapes = {"a": [((1, 3, 3), (k, 3, 3), (8, 3, 3)) for k in (2, 4)],
+              "b": [((1, 3, 3), (2, 3, 3), (8, 3, 3))] * 2}  # fmt: skip
+    with pytest.raises(braze.ProfileError, match="4 and 2 at the opt shapes of profile 1"):
+        braze.compile(added(), shapes=shapes)
+
+
+def test_opt_shapes_that_are_guessed_refuse_nothing() -> None:
+    braze.compile(added(), dims={"batch": (1, 2, 8)}, target="reference")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_expansion_by_data_tells_both_sizes(target: str) -> None:
+    made = model([node("Expand", "a s", "y")],
+                 [("a", F, ["batch", 3]), ("s", INT, [2])], [("y", F)])  # fmt: skip
+    engine = braze.build(made, target=target, optimization_level=1)
+    a = np.ones((2, 3), np.float32)
+    assert engine({"a": a, "s": np.array([1, 3])})["y"].shape == (2, 3)
+    with pytest.raises(braze.ShapeError, match=r"node 'expand' .* but they are 4 and 2 here"):
+        engine({"a": a, "s": np.array([4, 3])})
