@@ -14,8 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from braze.cli.layers import own_times
 from braze.cli.main import main
+from braze.engine.steps import bodies_run
 from braze.engine.write import write_file
+from braze.runtime.engine import Engine
+from tests.runtime.flow_plans import nested_plan
 from tests.runtime.plans import chain_plan, chain_reference
 
 QUICK = ["--iterations=3", "--duration=0", "--warmUp=0"]
@@ -85,6 +89,18 @@ def test_exec_exports_times_profile_and_layers(engine_file: Path, tmp_path: Path
     assert [x["Name"] for x in layers["Layers"]] == ["add_0", "add_1", "add_2"]
     assert layers["Layers"][0]["Origins"] == ["node_0"]
     assert layers["Profiles"][0]["shapes"]["max"] == {"x": [16, 8]}
+
+
+def test_a_profile_counts_what_runs_in_a_body_once() -> None:
+    engine = Engine.from_plan(nested_plan())
+    plan, flags = engine.plan, np.array([True, False, True])
+    x = np.ones(9, np.float32)
+    feed = {"x": x, "flags": flags, "outer": np.array(3), "inner": np.array(20)}
+    spent = engine.profile(feed)
+    own = own_times(plan, spent)
+    assert sum(own) == sum(spent[: len(plan.steps)]) < sum(spent)
+    for step, part, whole in zip(plan.every_step, own, spent, strict=True):
+        assert 0 <= part < whole if bodies_run(step) else part == whole
 
 
 def test_exec_dumps(engine_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

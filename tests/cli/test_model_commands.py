@@ -15,6 +15,7 @@ import braze
 from braze.cli import compare
 from braze.cli.main import main
 from braze.codegen.cpu.backend import CpuBackend
+from braze.frontend.onnx.importer import import_model
 from tests.meta.small_models import conv_net, model
 
 STATIC = "--shapes=x:1x3x24x24"
@@ -143,6 +144,17 @@ def test_compare_finds_the_first_divergence(
     assert main(["compare", str(net), STATIC, "--builderOptimizationLevel=1"]) == 1
     out = capsys.readouterr().out
     assert "First divergence: c2 (Conv node 'conv2')" in out
+
+
+def test_compare_calls_nodes_without_names_as_builds_do(net: Path) -> None:
+    model = onnx.load(net)
+    for n in model.graph.node:
+        n.name = ""
+    at = next(i for i, n in enumerate(model.graph.node) if "c2" in n.output)
+    assert compare.producer(model, "c2") == f"Conv node 'Conv_{at}'"
+    imported = import_model(model, shapes={"x": (1, 3, 24, 24)})
+    assert f"Conv_{at}" in {name for n in imported.nodes for name in n.origins}
+    assert compare.producer(model, "no such tensor") == "no node"
 
 
 def test_stages_prints_from_import_to_plan(net: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,17 @@ def test_contradictions_are_refused(arguments: list[str]) -> None:
         parse(*arguments)
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["--saveEngine=f", "--values=x:1", "--minShapes=x:1", "--profile=0", "--target=cpu",
+     "--precision=fp32", "--builderOptimizationLevel=3", "--timingCacheFile=f", "--markDebug=x"],
+)  # fmt: skip
+def test_build_options_are_refused_where_an_engine_is_loaded(option: str) -> None:
+    name = option.split("=", maxsplit=1)[0]
+    with pytest.raises(ConfigError, match=f"^{name}: what belongs to a build .* --loadEngine"):
+        parse("--loadEngine=e", option, "--shapes=x:2x8", "--threads=1")
+
+
 def test_options_are_not_abbreviated() -> None:
     with pytest.raises(ConfigError, match="--iter"):
         parse("--onnx=m", "--iter=5")

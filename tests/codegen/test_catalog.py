@@ -30,3 +30,13 @@ def test_what_is_not_there_is_refused(target: object) -> None:
 def test_threads_have_limits(threads: int) -> None:
     with pytest.raises(ConfigError, match=r"outside 1\.\.1024"):
         find_backend("cpu:avx2", threads)
+
+
+def test_a_gpu_that_is_not_here_is_told_in_the_words_of_the_reader() -> None:
+    card = find_card()
+    other = "sm_80" if card is None or card.capability != "sm_80" else "sm_90"
+    with pytest.raises(TargetError) as caught:
+        find_backend(f"cuda:{other}", 1).require()
+    assert "use `braze.compile` to make an engine" in str(caught.value)
+    assert "use `braze build` to write an engine" in caught.value.command
+    assert "braze.compile" not in caught.value.command

@@ -77,7 +77,7 @@ def test_absent_optional_reference_is_an_absent_attribute() -> None:
 def test_a_function_that_calls_itself_is_refused() -> None:
     loop = function("F", [node("F", ["a"], ["b"], domain="local")], ["a"], ["b"])
     nodes = [node("F", ["x"], ["y"], "n", domain="local")]
-    with pytest.raises(ModelError, match="nested deeper"):
+    with pytest.raises(ModelError, match=r"nested deeper than 40 \(in n/F_0/…\); a function may"):
         load(model(nodes, [X], [Y], functions=[loop], domains=[("local", 1)]))
 
 

@@ -164,9 +164,11 @@ def watchable(model: onnx.ModelProto) -> list[str]:
 
 
 def producer(model: onnx.ModelProto, name: str) -> str:
-    """The node that makes a tensor, for people."""
-    node = next((n for n in model.graph.node if name in n.output), None)
-    return f"{node.op_type} node {node.name!r}" if node is not None else "no node"
+    """The node that makes a tensor, for people; one without a name is called as in a build."""
+    for i, node in enumerate(model.graph.node):
+        if name in node.output:
+            return f"{node.op_type} node {node.name or f'{node.op_type}_{i}'!r}"
+    return "no node"
 
 
 def onnxruntime_outputs(model: onnx.ModelProto, feed: Arrays) -> dict[str, Array]:

@@ -57,6 +57,11 @@ WITHOUT_EFFECT: Final = (
     "--separateProfileRun",
     "--allowWeightStreaming",  # every engine of a GPU does
 )
+# what an engine that is loaded was built with; options of a profile besides
+BUILD_ONLY: Final = (
+    "saveEngine", "values", "target", "precision", "builderOptimizationLevel", "timingCacheFile",
+    "markDebug",
+)  # fmt: skip
 # pairs that say how an engine runs on a GPU: what braze does anyway, and the opposite
 ON_GPU: Final = (
     ("--includeDataTransfers", "--noDataTransfers", "copy inputs and outputs in every run"),
@@ -181,11 +186,11 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
         help="fix small inputs to a content known at build time, e.g. sizes:1x3x64x64")  # fmt: skip
     add("--threads", type=whole(0, MOST_THREADS), metavar="N",
         help="worker threads of a run (0, the default: all processors)")  # fmt: skip
-    add("--target", metavar="NAME", default="cpu",
+    add("--target", metavar="NAME",
         help="cpu (the default), cpu:avx2, cuda, cuda:sm_90, reference")  # fmt: skip
-    add("--precision", metavar="NAME", default="fp32",
+    add("--precision", metavar="NAME",
         help="fp32 (the default), or tf32: factors of 11 bits on a GPU")  # fmt: skip
-    add("--builderOptimizationLevel", type=whole(0, len(EFFORTS) - 1), default=3, metavar="0..5",
+    add("--builderOptimizationLevel", type=whole(0, len(EFFORTS) - 1), metavar="0..5",
         help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
     add("--timingCacheFile", type=file_name, metavar="FILE",
         help="timing cache to read and extend")  # fmt: skip
@@ -200,13 +205,14 @@ def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
         shapes = {name: [p[name] for p in profiles] for name in profiles[0]}
     elif args.shapes is not None:
         shapes = dict(parse_shapes(args.shapes, "--shapes"))
+    level = args.builderOptimizationLevel
     return {
         "threads": args.threads,
-        "target": args.target,
-        "precision": args.precision,
+        "target": args.target or "cpu",
+        "precision": args.precision or "fp32",
         "shapes": shapes,
         "values": _build_values(args),
-        "optimization_level": args.builderOptimizationLevel,
+        "optimization_level": 3 if level is None else level,
         "timing_cache": args.timingCacheFile,
         "debug": tuple(args.markDebug.split(",")) if args.markDebug else (),
     }
@@ -267,11 +273,8 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
     _refuse(unknown)
     if bool(args.onnx) == bool(args.loadEngine):
         raise ConfigError("give either --onnx=FILE to build an engine or --loadEngine=FILE")
-    if args.loadEngine and (args.saveEngine or args.profile_events or args.values):
-        raise ConfigError(
-            "--saveEngine, --values and the min/opt/max shapes belong to a build; "
-            "leave them out with --loadEngine and give --shapes"
-        )
+    if args.loadEngine:
+        _refuse_build_options(args)
     if args.precision == "tf32" and "--noTF32" in (args.ignored or ()):
         raise ConfigError("--precision=tf32 and --noTF32 contradict each other; leave one out")
     return ExecOptions(
@@ -304,6 +307,16 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         gpu=_gpu_options(args.on_gpu or ()),
         gpu_names=tuple(args.on_gpu or ()),
     )
+
+
+def _refuse_build_options(args: argparse.Namespace) -> None:
+    given = [option for option, _ in args.profile_events or ()]
+    given += [f"--{name}" for name in BUILD_ONLY if getattr(args, name) is not None]
+    if given:
+        raise ConfigError(
+            f"{', '.join(dict.fromkeys(given))}: what belongs to a build has no effect on an "
+            "engine that is built; leave it out with --loadEngine (--shapes is for the run)"
+        )
 
 
 def _weight_budget(text: str | None) -> WeightBudget | None:

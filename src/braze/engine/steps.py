@@ -202,6 +202,13 @@ Steps: TypeAlias = Annotated[
 ]
 
 
+def bodies_run(step: Step) -> list[int]:
+    """The bodies that a step may run, by their numbers in the plan."""
+    if isinstance(step, If):
+        return [b for b in (step.then, step.otherwise) if b >= 0]
+    return [step.body] if isinstance(step, (Loop, Call)) else []
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
     """Steps that an If, a Loop or a Call runs; they may run bodies before this one in the plan."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from braze.engine import schema
 from braze.engine.checks import require
 from braze.engine.plan import AssignedSource, ElementSource, Plan
-from braze.engine.steps import Call, Copy, If, Launch, Loop, Sizes, Step
+from braze.engine.steps import Copy, Launch, Loop, Sizes, Step, bodies_run
 
 _WRITABLE = ("arena", "output")
 
@@ -23,18 +23,12 @@ def _check_list(plan: Plan, where: str, steps: tuple[Step, ...], depths: list[in
     depth = 1
     for i, step in enumerate(steps):
         place = f"{where} step {i} {step.name!r}"
-        for body in _bodies(step):
+        for body in bodies_run(step):
             require(body < len(depths), place, f"body {body} does not come before")
             depth = max(depth, 1 + depths[body])
         require(depth <= schema.MAX_BODY_DEPTH, place, "bodies are nested too deeply")
         _check_step(plan, place, step)
     return depth
-
-
-def _bodies(step: Step) -> list[int]:
-    if isinstance(step, If):
-        return [b for b in (step.then, step.otherwise) if b >= 0]
-    return [step.body] if isinstance(step, (Loop, Call)) else []
 
 
 def _check_step(plan: Plan, where: str, step: Step) -> None:

@@ -141,7 +141,10 @@ class Engine:
             self._free_contexts.append(context)
 
     def profile(self, inputs: Mapping[str, Any] = NO_INPUTS, *, workers: int = 0) -> list[int]:
-        """Run on `inputs` and return the nanoseconds of every step, as in Plan.every_step."""
+        """Run on `inputs` and return the nanoseconds of every step, as in Plan.every_step.
+
+        Steps in bodies count in the time of the step that ran the body too.
+        """
         context = self._take_context()
         try:
             return context.profile(inputs, workers=workers)

@@ -57,6 +57,7 @@ from braze.core.dtypes import BF16, F16, F32, I8, I32
 from braze.core.errors import CompileError, ConfigError, TargetError
 from braze.core.target import Preferences
 from braze.core.version import __version__
+from braze.core.words import worded
 from braze.engine.plan import Plan
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import (
@@ -97,9 +98,13 @@ def cuda_backend(variant: str, threads: int) -> CudaBackend:
             f"'cuda:{DEFAULT}', to build an engine for another machine"
         )
     if card.capability not in SHARED_BYTES:
+        why = f"the GPU here ({card.name}) is {card.capability}, which is not one of "
         raise TargetError(
-            f"the GPU here ({card.name}) is {card.capability}, which is not one of "
-            f"{', '.join(SHARED_BYTES)}; use target='cpu'"
+            *worded(
+                lambda words: (
+                    f"{why}{', '.join(SHARED_BYTES)}; use {words.option('target', 'cpu')}"
+                )
+            )
         )
     return CudaBackend(CudaTarget(card.capability, threads, card.name, card.driver))
 
@@ -288,9 +293,13 @@ class CudaBackend:
         card = find_card()
         if card is None or card.capability != self.target.capability:
             here = "no NVIDIA GPU" if card is None else f"{card.name} ({card.capability})"
-            raise TargetError(
+            why = (
                 f"the engine needs a GPU of compute capability {self.target.capability} and this "
-                f"machine has {here}; use `braze.compile` to make an engine for another machine"
+                f"machine has {here}"
+            )
+            raise TargetError(
+                f"{why}; use `braze.compile` to make an engine for another machine",
+                f"{why}; use `braze build` to write an engine for another machine",
             )
 
     def load(self, plan: Plan) -> Engine:

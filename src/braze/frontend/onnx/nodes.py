@@ -69,9 +69,10 @@ class NodeImporter:
     def run(self, nodes: Sequence[NodeRecord], scope: Scope, opsets: Mapping[str, int]) -> None:
         """Import ordered nodes into `scope`; failures are recorded and poison their outputs."""
         if scope.depth > MAX_SCOPE_DEPTH:
+            callers = list(dict.fromkeys(scope.prefix.split("/")))[:4]  # repeated if recursive
             raise ModelError(
-                f"functions and branches are nested deeper than {MAX_SCOPE_DEPTH} (at "
-                f"{scope.prefix!r}); a function may not call itself"
+                f"functions and branches are nested deeper than {MAX_SCOPE_DEPTH} (in "
+                f"{'/'.join([*filter(None, callers), '…'])}); a function may not call itself"
             )
         for local in nodes:
             node = replace(local, name=scope.prefix + local.name) if scope.prefix else local
