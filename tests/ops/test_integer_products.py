@@ -243,7 +243,7 @@ def test_what_is_refused() -> None:
 
 
 def test_they_compile_for_gpus() -> None:
-    pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+    pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
     w, m = codes((8, 4, 3, 3), "int8"), codes((4, 6), "int8")
     nodes = [
         helper.make_node("ConvInteger", ["x", "w"], ["c"]),

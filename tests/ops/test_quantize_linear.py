@@ -276,6 +276,6 @@ def test_they_compile_for_gpus() -> None:
         onnx.numpy_helper.from_array(np.full((6, 2), v, t), k)
         for k, v, t in (("s", 0.1, np.float32), ("z", 3, np.int8))
     ]
-    pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+    pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
     x = np.zeros((6, 8), np.float32)
     assert braze.compile(small(nodes, {"x": x}, held), target="cuda:sm_90", optimization_level=2)

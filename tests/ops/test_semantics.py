@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -29,6 +30,7 @@ def run(
     shapes: dict[str, Any] | None = None,
     to: int = 0,
     opset: int = 19,
+    gives: int = 0,
     **attributes: Any,
 ) -> Array:
     """The output of one node; its inputs are those of `feed`, then `constants`."""
@@ -43,7 +45,7 @@ def run(
     if to:
         attributes["to"] = to
     first = next(iter(feed.values()))
-    output = helper.make_tensor_value_info("y", to or kind(first.dtype), None)
+    output = helper.make_tensor_value_info("y", to or gives or kind(first.dtype), None)
     names = [*feed, *([""] if op == "Resize" else []), *constants]
     graph = helper.make_graph(
         [helper.make_node(op, names, ["y"], "n", **attributes)],
@@ -173,3 +175,58 @@ def test_level_1_computes_convolutions_directly(way: dict[str, Any]) -> None:
     sees = np.zeros((12, 12), bool)
     sees[4:7, 4:7] = True
     assert np.isfinite(y[..., ~sees]).all() and np.isinf(y[..., sees]).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
+def test_denormals_are_zero_on_cpus(way: dict[str, Any], dtype: Any) -> None:
+    """As operands and as results; the reference computes with them, and moves keep them."""
+    small = float(ml_dtypes.finfo(dtype).smallest_normal)
+    x = np.full((3, 5), small / 4, dtype)  # 15: whole vectors and a rest
+    flat = np.zeros_like(x) if "reference" not in str(way) else x
+    two, half = np.full_like(x, 2), np.full_like(x, 0.5)
+    assert (x != 0).all()
+    for op, other, want in (("Mul", two, flat * two), ("Add", x, flat + flat)):
+        np.testing.assert_array_equal(run(way, op, {"a": x, "b": other}), want)
+    under = run(way, "Mul", {"a": np.full_like(x, small), "b": half})
+    np.testing.assert_array_equal(under, np.full_like(x, small / 2 if flat.any() else 0))
+    equal = run(way, "Equal", {"a": x, "b": np.zeros_like(x)}, gives=TensorProto.BOOL)
+    np.testing.assert_array_equal(equal, flat == 0)
+    np.testing.assert_array_equal(run(way, "Transpose", {"a": x}), x.T)
+    normal = np.full_like(x, small)
+    np.testing.assert_array_equal(run(way, "Mul", {"a": normal, "b": two}), normal * two)
+
+
+def test_denormals_of_float16_are_numbers(way: dict[str, Any]) -> None:
+    x = np.arange(15, dtype=np.uint16).view(np.float16)
+    want = (x.astype(np.float32) * 3).astype(np.float16)
+    np.testing.assert_array_equal(run(way, "Mul", {"a": x, "b": np.full_like(x, 3)}), want)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+def test_sequence_lengths(way: dict[str, Any], direction: str) -> None:
+    """h' = x + h by weights of 1 and f(x) = x, so that states are sums of the steps taken."""
+    steps, lens = 4, np.array([2, 0, -1, 4, 9], np.int32)
+    x = np.arange(1, steps * lens.size + 1, dtype=np.float32).reshape(steps, lens.size, 1)
+    one, first = np.ones((1, 1, 1), np.float32), np.full((1, lens.size, 1), 100, np.float32)
+    feed = {"X": x, "L": lens, "H": first}
+    nodes = [helper.make_node("RNN", ["X", "W", "R", "", "L", "H"], ["y", "h"], hidden_size=1,
+                              activations=["Affine"], activation_alpha=[1.0],
+                              activation_beta=[0.0], direction=direction)]  # fmt: skip
+    info = helper.make_tensor_value_info
+    kind = helper.np_dtype_to_tensor_dtype
+    graph = helper.make_graph(
+        nodes, "g", [info(n, kind(a.dtype), a.shape) for n, a in feed.items()],
+        [info(n, TensorProto.FLOAT, None) for n in "yh"],
+        [numpy_helper.from_array(one, n) for n in "WR"],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    got = braze.build(model, **way)(feed)
+    want = np.zeros((steps, 1, lens.size, 1), np.float32)
+    last = first.copy()
+    for b, taken in enumerate(np.clip(lens, 0, steps)):
+        order = range(taken) if direction == "forward" else reversed(range(taken))
+        for t in order:
+            last[0, b] += x[t, b]
+            want[t, 0, b] = last[0, b]
+    np.testing.assert_array_equal(got["y"], want)
+    np.testing.assert_array_equal(got["h"], last)

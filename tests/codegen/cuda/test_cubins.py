@@ -22,7 +22,7 @@ from tests.codegen.cuda.families import families
 from tests.codegen.loops.kernels import cases
 from tests.meta import small_models
 
-pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
 OTHERS = ("sm_80", "sm_89", "sm_100")  # each family is compiled for one of them too
 DYNAMIC = {"x": ((1, 3, 24, 24), (2, 3, 24, 24), (5, 3, 24, 24))}
 

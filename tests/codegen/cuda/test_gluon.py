@@ -30,7 +30,7 @@ from tests.codegen.anchors import harness
 from tests.codegen.cuda.forced import forced_plan
 from tests.codegen.cuda.typed import typed
 
-pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
 M = sym("m")
 ALONE, TURNS = GluonTile(64, 64, 4, 4, 0), GluonTile(128, 64, 4, 4, 2)
 SHARED = CudaTarget("sm_90", 1).shared_bytes

@@ -29,7 +29,7 @@ from braze.ops.lowering import AttentionSpec
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.typed import typed
 
-pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
 B = sym("b")
 SHARED = CudaTarget("sm_90", 1).shared_bytes
 

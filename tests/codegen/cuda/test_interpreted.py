@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
 HERE = Path(__file__).parent
 
 

@@ -12,7 +12,7 @@ from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.typed import typed
 
-pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
 BACKEND = CudaBackend(CudaTarget("sm_90", 1))
 KERNELS = {
     "product": harness.matmul((), 64, 64, 64),

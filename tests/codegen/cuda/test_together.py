@@ -15,7 +15,7 @@ from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, const, load
 from tests.codegen.loops.kernels import cases
 
-pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
 
 
 def nest(size: Dim, first: int, value: Expr | None = None) -> LoopNest:

@@ -109,8 +109,8 @@ def compile_cubin(source: TritonSource, capability: int) -> Cubin:
         done = compile_source(source, capability)
     except ImportError as e:
         raise CompileError(
-            "GPU code needs the package triton, which is not installed; "
-            "run `pip install braze[cuda]`"
+            "GPU code needs the package triton, which is not installed; run `pip install .[cuda]` "
+            "in the source tree of braze"
         ) from e
     meta = done.metadata
     return Cubin(meta.name, done.asm["cubin"], meta.shared, 32 * meta.num_warps)
