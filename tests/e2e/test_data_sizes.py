@@ -162,3 +162,11 @@ def test_what_is_not_used_is_not_computed() -> None:
 def test_gpu_engines_refuse() -> None:
     with pytest.raises(UnsupportedOpError, match="computed in the run"):
         braze.compile(picking(), target="cuda:sm_90", optimization_level=2)
+
+
+def test_places_in_a_tensor_of_any_size() -> None:
+    """The product of three sizes without a limit is more than int64 holds; no tensor is."""
+    nodes = [node("NonZero", "x", "where")]
+    engine = braze.build(model(nodes, [("x", F, ["a", "b", "c"])], [("where", INT)]))
+    x = (RNG.random((3, 4, 5)) < 0.4).astype(np.float32)
+    compare(engine({"x": x}), {"where": np.stack(np.nonzero(x))})

@@ -256,6 +256,21 @@ def non_zero(s: Sketch, x: Ref) -> Ref:
     return s.add1("Gather", x, s.add1("Reshape", where, s.ints(-1)), axis=k)
 
 
+def non_max_suppression(s: Sketch, x: Ref) -> Ref:
+    """Numbers of kept boxes of four constants, as indices; overlaps are far from the limit."""
+    k = fixed_axis(s, x)
+    s.need(size(x, k) >= 2)
+    corners = [0.0, 0.0, 1.0, 1.0, 0.0, 0.1, 1.0, 1.1, 3.0, 3.0, 4.0, 4.0, 3.0, 3.0, 3.9, 4.0]
+    boxes = s.constant("float32", (1, 4, 4), values=corners)
+    scores = s.constant(
+        "float32", (1, 1, 4), values=[s.r.choice([0.2, 0.5, 0.9]) for _ in range(4)]
+    )
+    limit = s.constant("float32", (1,), values=[0.5])
+    kept = s.add1("NonMaxSuppression", boxes, scores, s.ints(2), limit)
+    flat = s.add1("Mod", s.add1("Reshape", kept, s.ints(-1)), s.ints(2))
+    return s.add1("Gather", x, flat, axis=k)
+
+
 def compress(s: Sketch, x: Ref) -> Ref:
     k = fixed_axis(s, x)
     mask = [s.r.random() < 0.6 for _ in range(size(x, k))]
@@ -267,7 +282,11 @@ def compress(s: Sketch, x: Ref) -> Ref:
 
 
 def indices_for(
-    s: Sketch, axis_size: int, shape: tuple[int, ...], negative: bool = True, unique: bool = False,
+    s: Sketch,
+    axis_size: int,
+    shape: tuple[int, ...],
+    negative: bool = True,
+    unique: bool = False,
     wide: bool = False,
 ) -> Ref:
     """Indices into an axis, constant or an input; unique: no two are equal; wide: int64 only."""
@@ -366,5 +385,3 @@ def reverse_sequence(s: Sketch, x: Ref) -> Ref:
     fill = Fill("integers", 1, size(x, 1 - batch))
     lengths = s.input("int64", (size(x, batch),), fill, made=False)
     return s.add1("ReverseSequence", x, lengths, batch_axis=batch, time_axis=1 - batch)
-
-

@@ -10,6 +10,7 @@ from braze.core.errors import ConfigError
 
 ShapeRange = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # min, opt, max
 MAX_SIZE: Final = (1 << 31) - 1  # of an axis
+MAX_ELEMENTS: Final = (1 << 62) - 1  # of a tensor
 PRECISIONS = ("fp32", "tf32")
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from braze.core.bounds import bounds
-from braze.core.config import MAX_SIZE
+from braze.core.config import MAX_ELEMENTS, MAX_SIZE
 from braze.core.dims import Dim, DimExpr, Interval, substitute, symbols
 from braze.ir.graph import Graph, Node, RunSize, SizeGuard, Value, bodies_of
 
@@ -17,8 +17,13 @@ Range = tuple[int, int, int]  # min, opt, max
 
 
 def highest(high: Dim | None, env: Mapping[str, Interval]) -> int:
-    """The largest value of a size with the bound `high` where symbols stay within `env`."""
-    return MAX_SIZE if high is None else bounds(high, env)[1]
+    """The largest value of a size with the bound `high` where symbols stay within `env`.
+
+    Products of sizes without a limit leave int64, which no number of elements in memory does.
+    """
+    if high is None or isinstance(high, int):
+        return MAX_SIZE if high is None else high
+    return min(bounds(high, env)[1], MAX_ELEMENTS)
 
 
 def with_run_sizes(sizes: Sequence[RunSize], profile: Mapping[str, Range]) -> dict[str, Range]:

@@ -17,6 +17,7 @@ from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 from braze.ops.operands import SUM_BLOCK, Operand, Operands
 from braze.ops.recurrence_spec import RECURRENT_GATES, RecurrenceSpec
+from braze.ops.suppress_spec import SuppressSpec
 
 if TYPE_CHECKING:
     from braze.ir.graph import Graph, Value
@@ -256,7 +257,7 @@ class SelectSpec:
         return (*self.shape[: self.axis], self.count, *self.shape[self.axis + 1 :])
 
 
-AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec, SelectSpec, RecurrenceSpec]
+AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec, SelectSpec, RecurrenceSpec, SuppressSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +336,7 @@ __all__ = [
     "RecurrenceSpec",
     "Repeat",
     "SelectSpec",
+    "SuppressSpec",
     "View",
     "window_block",
 ]

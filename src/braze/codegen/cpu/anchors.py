@@ -20,6 +20,11 @@ from braze.codegen.cpu.recurrence.template import (
     recurrence_support,
     recurrence_tactics,
 )
+from braze.codegen.cpu.select.suppress import (
+    compile_suppress,
+    suppress_support,
+    suppress_tactics,
+)
 from braze.codegen.cpu.select.template import compile_select, select_support, select_tactics
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
@@ -33,6 +38,7 @@ from braze.ops.lowering import (
     MatmulSpec,
     RecurrenceSpec,
     SelectSpec,
+    SuppressSpec,
 )
 
 
@@ -65,6 +71,7 @@ FAMILIES: Final[Mapping[type[AnchorSpec], Family]] = {
     ),
     AttentionSpec: Family(attention_support, attention_tactics, {"attention": compile_attention}),
     SelectSpec: Family(select_support, select_tactics, {"select": compile_select}),
+    SuppressSpec: Family(suppress_support, suppress_tactics, {"suppress": compile_suppress}),
     RecurrenceSpec: Family(
         recurrence_support, recurrence_tactics, {"recurrence": compile_recurrence}
     ),

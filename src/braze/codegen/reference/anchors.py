@@ -17,6 +17,7 @@ from braze.core.dtypes import F32
 from braze.core.elements import numbers, stored
 from braze.expr.evaluate import evaluate
 from braze.fusion.kernel import AnchorKernel
+from braze.ops.index.suppress import suppressed
 from braze.ops.index.topk import sorted_order
 from braze.ops.lowering import (
     AnchorSpec,
@@ -25,6 +26,7 @@ from braze.ops.lowering import (
     MatmulSpec,
     RecurrenceSpec,
     SelectSpec,
+    SuppressSpec,
 )
 
 Array = np.ndarray[Any, Any]
@@ -99,6 +101,14 @@ def _select(spec: SelectSpec, values: Sequence[Array], env: Env, work: Any) -> A
     return order.take(np.arange(*_sizes(env, spec.count)), spec.axis)
 
 
+def _suppress(spec: SuppressSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
+    batch, classes, count, most = _sizes(env, spec.batch, spec.classes, spec.count, spec.most)
+    boxes = view(values[0], spec.boxes, [batch, count, 4], env)
+    scores = view(values[1], spec.scores, [batch, classes, count], env)
+    least = values[3] if spec.threshold else None
+    return suppressed(boxes, scores, most, spec.centered, values[2], least)
+
+
 def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
     b, h, i, j = _sizes(env, spec.batch, spec.heads, spec.q_len, spec.kv_len)
     size, width = _sizes(env, spec.head_dim, spec.value_dim)
@@ -124,5 +134,6 @@ ANCHORS: Final[Mapping[type[AnchorSpec], Callable[..., Array]]] = {
     ConvSpec: _conv,
     AttentionSpec: _attention,
     SelectSpec: _select,
+    SuppressSpec: _suppress,
     RecurrenceSpec: recurrence,
 }

@@ -16,6 +16,7 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.function import I64, KernelFunction, i64, storage_type
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
+from braze.codegen.cpu.select.heap import Heap, sort_key
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import product
@@ -26,7 +27,6 @@ from braze.ops.lowering import SelectSpec
 
 TEMPLATE = "select"
 _SMALL = 4096  # elements that are not worth waking other threads for
-_EXPONENT = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0xFF << 23, "float64": 0x7FF << 52}
 
 
 def select_support(
@@ -70,7 +70,8 @@ class _Select:
 
     def build(self) -> None:
         """Emit the loop over this worker's rows."""
-        self.heap = scratch_base(self.fn, 2, self.scratch.used)
+        base = scratch_base(self.fn, 2, self.scratch.used)
+        self.heap = Heap(self.fn, base, self.item)
         fn, b, spec = self.fn, self.fn.builder, self.spec
         size, count, inner = (fn.dim(d) for d in (spec.shape[spec.axis], spec.count, spec.inner))
         begin, end = fn.split(fn.dim(spec.outer * spec.inner))
@@ -86,58 +87,30 @@ class _Select:
     def _keep_best(self, first: ir.Value, size: ir.Value, count: ir.Value, inner: ir.Value) -> None:
         fn, b = self.fn, self.fn.builder
         with fn.loop(0, count) as i:
-            fn.store(self._item(first, i, inner), self._at(i))
-        half = b.sdiv(count, i64(2))
-        with fn.loop(0, half) as i:
-            start = b.sub(b.sub(half, i64(1)), i)
-            self._sift(start, count, fn.load(self._at(start), self.item))
+            fn.store(self._item(first, i, inner), self.heap.at(i))
+        self.heap.order(count)
         with fn.loop(count, size) as i:
             item = self._item(first, i, inner)
-            top = fn.load(self._at(i64(0)), self.item)
+            top = self.heap.load(i64(0))
             with fn.if_(b.icmp_unsigned("<", item, top), likely=False):
-                self._sift(i64(0), count, item)
+                self.heap.sift(i64(0), count, item)
 
     def _sort(self, count: ir.Value) -> None:
         """Move the top behind what is left of the heap, until nothing is left."""
         fn, b = self.fn, self.fn.builder
         with fn.loop(1, count) as i:
             last = b.sub(count, i)
-            item, top = fn.load(self._at(last), self.item), fn.load(self._at(i64(0)), self.item)
-            fn.store(top, self._at(last))
-            self._sift(i64(0), last, item)
+            item, top = self.heap.load(last), self.heap.load(i64(0))
+            fn.store(top, self.heap.at(last))
+            self.heap.sift(i64(0), last, item)
 
     def _write(self, first: ir.Value, count: ir.Value, inner: ir.Value) -> None:
         fn, b = self.fn, self.fn.builder
         with fn.loop(0, count) as i:
-            item = fn.load(self._at(i), self.item)
+            item = self.heap.load(i)
             place = b.and_(item, ir.Constant(self.item, (1 << self.place_bits) - 1))
             place = place if self.item is I64 else b.trunc(place, I64)
             fn.store(place, fn.at(fn.buffer(1, I64), b.add(first, b.mul(i, inner)), I64))
-
-    def _sift(self, start: ir.Value, limit: ir.Value, item: ir.Value) -> None:
-        """Put `item` at `start` or below, where it is not less than both its children."""
-        fn, b = self.fn, self.fn.builder
-        final = b.sub(limit, i64(1))
-        found: list[ir.Value] = []
-
-        def larger_child_is_above(values: list[ir.Value]) -> ir.Value:
-            left = b.add(b.mul(values[0], i64(2)), i64(1))
-            # reads stay in the heap where there is no child
-            places = [fn.minimum(p, final) for p in (left, b.add(left, i64(1)))]
-            x, y = (fn.load(self._at(p), self.item) for p in places)
-            second = b.icmp_unsigned("<", x, y)
-            found[:] = [b.select(second, places[1], places[0]), b.select(second, y, x)]
-            return b.and_(b.icmp_signed("<", left, limit), b.icmp_unsigned("<", item, found[1]))
-
-        def move_it_up(values: list[ir.Value]) -> list[ir.Value]:
-            fn.store(found[1], self._at(values[0]))
-            return [found[0]]
-
-        (place,) = fn.while_loop([start], larger_child_is_above, move_it_up)
-        fn.store(item, self._at(place))
-
-    def _at(self, index: ir.Value) -> ir.Value:
-        return self.fn.at(self.heap, index, self.item)
 
     def _item(self, first: ir.Value, index: ir.Value, inner: ir.Value) -> ir.Value:
         """The integer of element `index` of the row that begins at `first`."""
@@ -145,25 +118,7 @@ class _Select:
         kind = storage_type(self.dtype)
         where = b.add(first, b.mul(index, inner))
         raw = fn.load(fn.at(fn.buffer(0, kind), where, kind), kind)
-        key = self._key(b.bitcast(raw, ir.IntType(self.bits)))
+        key = sort_key(b, b.bitcast(raw, ir.IntType(self.bits)), self.dtype, self.spec.largest)
         wide = b.zext(key, self.item)
         place = index if self.item is I64 else b.zext(index, self.item)
         return b.or_(b.shl(wide, ir.Constant(self.item, self.place_bits)), place)
-
-    def _key(self, bits: ir.Value) -> ir.Value:
-        """The bits of a value as an unsigned integer that is smaller for what comes first."""
-        b, kind = self.fn.builder, bits.type
-        sign = ir.Constant(kind, 1 << (self.bits - 1))
-        ones = ir.Constant(kind, (1 << self.bits) - 1)
-        key = bits
-        if self.dtype.is_float:
-            size = b.and_(bits, ir.Constant(kind, (1 << (self.bits - 1)) - 1))
-            zero = b.icmp_unsigned("==", size, ir.Constant(kind, 0))
-            bits = b.select(zero, size, bits)  # -0 equals 0
-            negative = b.icmp_signed("<", bits, ir.Constant(kind, 0))
-            key = b.xor(bits, b.select(negative, ones, sign))
-            infinity = ir.Constant(kind, _EXPONENT[self.dtype.name])
-            key = b.select(b.icmp_unsigned("<", infinity, size), ones, key)  # all NaN are equal
-        elif self.dtype.is_signed:
-            key = b.xor(bits, sign)
-        return b.xor(key, ones) if self.spec.largest else key
