@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from braze.core.dims import Dim, Shape
+from braze.core.dims import Dim, Shape, product
 
 # How an anchor sums: `acc` is the type of products and sums. k is cut into blocks of `block`
 # terms; a block is one accumulator per output that takes its products in ascending k from zero,
@@ -28,3 +29,8 @@ class Operand:
 
 
 Operands = dict[str, tuple[Operand, Shape]]  # by the name of a spec's field
+
+
+def row_major_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Elements per step along each axis of a contiguous tensor."""
+    return tuple(product(shape[i + 1 :]) for i in range(len(shape)))

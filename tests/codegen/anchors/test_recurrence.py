@@ -21,7 +21,7 @@ from braze.expr.scalar import cast, hole
 from braze.fusion.kernel import AnchorKernel, Tactic
 from braze.fusion.kernel_text import kernel_text, parse_kernel
 from braze.ops.lowering import RECURRENT_GATES, Operand, RecurrenceSpec
-from braze.ops.product.matmul import row_major_strides
+from braze.ops.operands import row_major_strides
 from braze.ops.recurrent.cells import ACTIVATIONS
 from braze.ops.writing.precision import compute_type
 from braze.runtime.native import LoadedKernel

@@ -24,7 +24,7 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.index.places import find_places
 from braze.ops.lowering import Anchor, Lowering, Nest, Operand, SuppressSpec
 from braze.ops.move.shape import reshape
-from braze.ops.product.matmul import row_major_strides
+from braze.ops.operands import row_major_strides
 from braze.ops.writing.arguments import Types, array_of, run_sizes, tensor_specs, type_of
 from braze.ops.writing.run_contents import settled
 

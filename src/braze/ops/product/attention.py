@@ -26,9 +26,10 @@ from braze.ops.lowering import (
 )
 from braze.ops.move.concat_split import Concat
 from braze.ops.move.shape import Expand, Transpose, reshape
+from braze.ops.operands import row_major_strides
 from braze.ops.pointwise.compare import Compare, Where
 from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
-from braze.ops.product.matmul import MatMul, row_major_strides
+from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.writing.arguments import Types, array_of, type_of
 from braze.ops.writing.broadcast import broadcast_to

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from braze.core import dims
 from braze.core.dims import Dim, Shape
 from braze.core.errors import ShapeError
 from braze.expr.index import axes, to_expr
@@ -18,15 +17,11 @@ from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Anchor, Lowering, MatmulSpec, Operand
 from braze.ops.move.shape import transpose
+from braze.ops.operands import row_major_strides
 from braze.ops.pointwise.elementwise import Binary, constant_like
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.broadcast import broadcast_shapes, broadcast_to
 from braze.ops.writing.precision import compute_type, narrow, same_dtype, widen
-
-
-def row_major_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Elements per step along each axis of a contiguous tensor."""
-    return tuple(dims.product(shape[i + 1 :]) for i in range(len(shape)))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from braze.core.errors import DTypeError, ShapeError
 from braze.ir.graph import TensorType
 from braze.ops.base import Array, InferContext, Op
 from braze.ops.lowering import RECURRENT_GATES, Anchor, Lowering, Operand, RecurrenceSpec
-from braze.ops.product.matmul import row_major_strides
+from braze.ops.operands import row_major_strides
 from braze.ops.recurrent.cells import NumpyCell
 from braze.ops.writing.arguments import Arrays, Types, array_of, type_of
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
