@@ -20,7 +20,31 @@ from braze.tensorrt.weights import IHostMemory, Weights
 __version__ = "10.13.0.35"
 
 # module -> the names that it holds, imported when one of them is asked for
-_HOMES: Final[dict[str, tuple[str, ...]]] = {}
+_HOMES: Final[dict[str, tuple[str, ...]]] = {
+    "builder": ("Builder",),
+    "config": ("IBuilderConfig",),
+    "layer": ("ILayer",),
+    "layers_constant": ("IConstantLayer", "IFillLayer"),
+    "layers_pointwise": (
+        "IActivationLayer",
+        "ICastLayer",
+        "IElementWiseLayer",
+        "IIdentityLayer",
+        "IParametricReLULayer",
+        "ISelectLayer",
+        "IUnaryLayer",
+    ),
+    "network": ("INetworkDefinition",),
+    "optimization_profile": ("IOptimizationProfile",),
+    "plugin_registry": (
+        "IPluginRegistry",
+        "get_builder_plugin_registry",
+        "get_plugin_registry",
+        "init_libnvinfer_plugins",
+    ),
+    "tensor": ("ITensor",),
+    "timing_cache": ("ITimingCache", "TimingCacheKey", "TimingCacheValue"),
+}
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
 float32 = DataType.FLOAT

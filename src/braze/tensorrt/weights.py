@@ -63,6 +63,10 @@ class Weights:
         """The array itself; of types that numpy lacks, its bytes."""
         return self._array
 
+    def key(self) -> tuple[int, int, int]:
+        """What two Weights share that are the same: type, address and count."""
+        return int(self._dtype), self._array.ctypes.data, self._size
+
     def __len__(self) -> int:
         return self._size
 

@@ -1,0 +1,57 @@
+"""How a layer gets into a network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from braze.tensorrt.layer import ILayer
+from braze.tensorrt.tensor import ITensor
+
+if TYPE_CHECKING:
+    from braze.tensorrt.network import INetworkDefinition
+
+L = TypeVar("L", bound=ILayer)
+
+
+class Adding:
+    """Base of the parts of INetworkDefinition that add layers."""
+
+    _layers: list[ILayer]
+
+    if TYPE_CHECKING:
+
+        def _tensor(self, name: str, producer: ILayer | None) -> ITensor: ...
+
+        def _complain(self, message: str) -> None: ...
+
+    def _add(self, kind: type[L], inputs: Sequence[ITensor | None], **values: Any) -> L:
+        """A layer of a kind with the outputs that it has. TypeError for what is no tensor."""
+        for tensor in inputs:
+            if not isinstance(tensor, ITensor):
+                raise TypeError(f"{kind.__name__}: an ITensor is expected, not {tensor!r}")
+        return self._append(kind(cast("INetworkDefinition", self), inputs, **values))
+
+    def _made(self, kind: type[L], **values: Any) -> L:
+        """A layer of a kind without inputs, not added yet."""
+        return kind(cast("INetworkDefinition", self), (), **values)
+
+    def _append(self, layer: L, name: str = "", outputs: Sequence[str] = ()) -> L:
+        """Number and name a layer, and give it its outputs."""
+        index = len(self._layers)
+        layer._number = index
+        layer._name = name or f"(Unnamed Layer* {index}) [{layer.word}]"
+        names = outputs or _output_names(layer)
+        layer._outputs = [self._tensor(n, layer) for n in names]
+        self._layers.append(layer)
+        return layer
+
+    def _refuse(self, why: str) -> None:
+        """Log why a layer is not added; add_* methods return this None."""
+        self._complain(why)
+
+
+def _output_names(layer: ILayer) -> list[str]:
+    if layer.outputs == 1:
+        return [f"{layer._name}_output"]
+    return [f"{layer._name}_output_{i + 1}" for i in range(layer.outputs)]

@@ -1,0 +1,183 @@
+"""network and configuration -> the bytes of an engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from braze.api import compile as compile_model
+from braze.core.errors import BrazeError, ConfigError, ProfileError
+from braze.engine.write import to_bytes
+from braze.tensorrt.config import IBuilderConfig
+from braze.tensorrt.enums_build import (
+    BuilderFlag,
+    DeviceType,
+    EngineCapability,
+    PreviewFeature,
+    RuntimePlatform,
+)
+from braze.tensorrt.enums_runtime import TensorFormat
+from braze.tensorrt.lowering import Lowering
+from braze.tensorrt.model import NamedModel, to_model
+from braze.tensorrt.optimization_profile import IOptimizationProfile
+from braze.tensorrt.record import KEY, EngineRecord, Triple
+from braze.tensorrt.tensor import ITensor
+from braze.tensorrt.weights import IHostMemory
+
+if TYPE_CHECKING:
+    from braze.tensorrt.network import INetworkDefinition
+
+TARGET = "BRAZE_TARGET"  # environment: what engines are built for, as `braze.build` names it
+
+
+class CancelledError(BrazeError):
+    """The progress monitor ended the build."""
+
+
+def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
+    """The engine; raises a BrazeError that says why there is none."""
+    check(network, config)
+    shapes = profile_shapes(network, config)
+    lowering = Lowering(network, shapes, obey=_obeys(config))
+    failures = lowering.failures(network._layers)
+    if failures:
+        raise failures[0]
+    model = to_model(lowering)
+    options = {
+        "target": os.environ.get(TARGET, "cpu"),
+        "precision": "tf32" if config.get_flag(BuilderFlag.TF32) else "fp32",
+        "optimization_level": min(config.builder_optimization_level, 5),
+        "debug": ["*"] if network._unfused_debug else model.debug,
+    }
+    cache = None if config.get_flag(BuilderFlag.DISABLE_TIMING_CACHE) else config._cache
+    known = len(cache or ())
+    with nullcontext() if cache is None else cache.as_file() as path:
+        listener = None if config.progress_monitor is None else _Phases(config.progress_monitor)
+        plan = compile_model(
+            model.record, shapes=shapes, timing_cache=path, progress=listener, **options
+        )
+        if listener is not None:
+            listener.end()
+    if config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS) and len(cache or ()) > known:
+        raise ConfigError("tactics had to be measured that the timing cache does not have")
+    record = describe(network, config, model, options)
+    plan = replace(plan, record={**plan.record, KEY: record})
+    return IHostMemory(to_bytes(plan))
+
+
+def check(network: INetworkDefinition, config: IBuilderConfig) -> None:
+    """Raise ConfigError for what this machine or braze does not build."""
+    if config.engine_capability is not EngineCapability.STANDARD:
+        raise ConfigError(
+            f"engine capability {config.engine_capability.name} needs hardware that braze does not "
+            "build for; use EngineCapability.STANDARD"
+        )
+    on_dla = DeviceType.DLA in (config.default_device_type, *config._devices.values())
+    if on_dla and not config.get_flag(BuilderFlag.GPU_FALLBACK):
+        raise ConfigError("layers are to run on a DLA, which is not there; set GPU_FALLBACK")
+    if config.runtime_platform is not RuntimePlatform.SAME_AS_BUILD:
+        raise ConfigError("braze builds engines for the platform it runs on; use SAME_AS_BUILD")
+    if not network.num_outputs and not network._shape_outputs:
+        raise ConfigError("the network has no outputs; mark one with mark_output")
+
+
+def profile_shapes(
+    network: INetworkDefinition, config: IBuilderConfig
+) -> list[dict[str, Triple]] | None:
+    """Shapes of the inputs, a mapping a profile; None where all are known."""
+    profiles = config._profiles
+    dynamic = [t for t in network._inputs if any(d < 0 for d in t._declared_shape)]
+    if dynamic and not profiles:
+        names = ", ".join(repr(t.name) for t in dynamic)
+        raise ProfileError(
+            f"inputs {names} have sizes that only the run knows but there is no optimization "
+            "profile; add one with add_optimization_profile"
+        )
+    result = []
+    for index, profile in enumerate(profiles):
+        named = {}
+        for tensor in network._inputs:
+            given = profile.get_shape(tensor.name)
+            if given:
+                low, best, high = (tuple(d) for d in given)
+                named[tensor.name] = (low, best, high)
+            elif tensor in dynamic:
+                raise ProfileError(f"profile {index} has no shapes of input {tensor.name!r}")
+            else:
+                named[tensor.name] = (tuple(tensor._declared_shape),) * 3
+        result.append(named)
+    return result or None
+
+
+def _obeys(config: IBuilderConfig) -> bool:
+    obey = config.get_flag(BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    return obey or config.get_flag(BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
+
+
+def describe(
+    network: INetworkDefinition,
+    config: IBuilderConfig,
+    model: NamedModel,
+    options: dict[str, Any],
+) -> EngineRecord:
+    """What the engine remembers."""
+    tensors = [*network._inputs, *network._all_outputs()]
+    formats = {t.name: int(_format(t)) for t in tensors}
+    return EngineRecord(
+        name=network.name,
+        shape_inputs=[t.name for t in network._inputs if t.is_shape_tensor],
+        shape_outputs=[t.name for t in network._shape_outputs],
+        formats={name: number for name, number in formats.items() if number},
+        profiles=profile_shapes(network, config) or [],
+        values=[_contents(p) for p in config._profiles],
+        flags=config.flags,
+        capability=int(config.engine_capability),
+        verbosity=int(config.profiling_verbosity),
+        hardware_compatibility=int(config.hardware_compatibility_level),
+        tactic_sources=config.get_tactic_sources(),
+        profile_sharing=config.get_preview_feature(PreviewFeature.PROFILE_SHARING_0806),
+        metadata={x.name: x.metadata for x in network._layers if x.metadata},
+        debug=model.debug,
+        unfused_debug=network._unfused_debug,
+        options=options,
+    )
+
+
+def _contents(profile: IOptimizationProfile) -> dict[str, Triple]:
+    found: dict[str, Triple] = {}
+    for name, values in profile._contents.items():
+        low, best, high = map(tuple, values)
+        found[name] = (low, best, high)
+    return found
+
+
+def _format(tensor: ITensor) -> TensorFormat:
+    """The first format that is allowed; LINEAR wherever it is."""
+    allowed = [f for f in TensorFormat if tensor.allowed_formats >> int(f) & 1]
+    return (allowed or [TensorFormat.LINEAR])[0]
+
+
+class _Phases:
+    """Tells a progress monitor of the stages of a build."""
+
+    def __init__(self, monitor: Any) -> None:
+        self.monitor, self.stage = monitor, ""
+        self.finished: Callable[[str], None] = monitor.phase_finish
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage != self.stage:
+            self.end()
+            self.stage = stage
+            self.monitor.phase_start(stage, None, max(total, 1))
+        if done and not self.monitor.step_complete(stage, done - 1):
+            self.end()
+            raise CancelledError("the progress monitor ended the build")
+
+    def end(self) -> None:
+        """The stage is over."""
+        if self.stage:
+            self.finished(self.stage)
+        self.stage = ""

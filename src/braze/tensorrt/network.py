@@ -1,0 +1,196 @@
+"""INetworkDefinition: inputs, layers and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from braze.core.errors import BrazeError
+from braze.frontend.onnx.records import FunctionRecord
+from braze.tensorrt.adding import Adding
+from braze.tensorrt.deprecation import Scoped
+from braze.tensorrt.dims import Dims
+from braze.tensorrt.dtypes import from_core
+from braze.tensorrt.enums_build import NetworkDefinitionCreationFlag
+from braze.tensorrt.enums_runtime import DataType
+from braze.tensorrt.layer import ILayer
+from braze.tensorrt.layers_constant import AddConstant
+from braze.tensorrt.layers_pointwise import AddPointwise
+from braze.tensorrt.logger import ILogger, Severity
+from braze.tensorrt.lowering import Lowering, known_sizes
+from braze.tensorrt.marks import Marks
+from braze.tensorrt.params import member, sizes, text, whole
+from braze.tensorrt.shape_tensors import decides_sizes
+from braze.tensorrt.tensor import ITensor
+
+if TYPE_CHECKING:
+    from braze.tensorrt.builder import Builder
+
+
+class INetworkDefinition(AddConstant, AddPointwise, Marks, Adding, Scoped):
+    """A network; `Builder.create_network` makes one."""
+
+    def __init__(self, builder: Builder, flags: int) -> None:
+        self._builder, self._flags = builder, flags
+        self._name = f"Unnamed Network {builder._count_network()}"
+        self._inputs: list[ITensor] = []
+        self._layers: list[ILayer] = []
+        self._tensors = 0
+        self._lowering: Lowering | None = None
+        self._functions: Mapping[tuple[str, str, str], FunctionRecord] = {}
+        self._opsets: Mapping[str, int] | None = None  # of the parsed model
+        self.error_recorder: Any = None
+        self._start_marks()
+
+    # ---- about it -----------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """What the network is called; the engine keeps it."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = text(value, "INetworkDefinition.name")
+
+    @property
+    def builder(self) -> Builder:
+        """The builder that made it."""
+        return self._builder
+
+    @property
+    def flags(self) -> int:
+        """Bits of NetworkDefinitionCreationFlag."""
+        return self._flags
+
+    def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
+        """Whether a flag was given when the network was made."""
+        bit = int(member(NetworkDefinitionCreationFlag)(flag, "get_flag"))
+        return bool(self._flags >> bit & 1)
+
+    @property
+    def strongly_typed(self) -> bool:
+        """Whether types are only what inputs and layers say."""
+        return self.get_flag(NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+
+    @property
+    def has_implicit_batch_dimension(self) -> bool:
+        """False: shapes have their batch axis."""
+        return False
+
+    @property
+    def has_explicit_precision(self) -> bool:
+        """False, as no network since release 9 is."""
+        return False
+
+    # ---- tensors and layers -------------------------------------------------------------
+
+    @property
+    def num_inputs(self) -> int:
+        """How many inputs it has."""
+        return len(self._inputs)
+
+    @property
+    def num_layers(self) -> int:
+        """How many layers it has."""
+        return len(self._layers)
+
+    def get_input(self, index: int) -> ITensor | None:
+        """An input, or None."""
+        place = whole(index, "get_input")
+        return self._inputs[place] if 0 <= place < len(self._inputs) else None
+
+    def get_layer(self, index: int) -> ILayer | None:
+        """A layer, or None."""
+        place = whole(index, "get_layer")
+        return self._layers[place].seen() if 0 <= place < len(self._layers) else None
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __getitem__(self, index: int) -> ILayer:
+        place = whole(index, "network[...]")
+        if not -len(self._layers) <= place < len(self._layers):
+            raise IndexError(f"the network has {len(self._layers)} layers, none is {place}")
+        return self._layers[place].seen()
+
+    def add_input(self, name: str, dtype: DataType, shape: Dims) -> ITensor | None:
+        """Add an input; -1 stands for sizes that the run knows. None where the name is taken."""
+        name, kind = text(name, "add_input"), member(DataType)(dtype, "add_input")
+        dims = sizes(shape, "add_input")
+        if any(t.name == name for t in self._inputs):
+            self._complain(f"an input is called {name!r} already; give this one another name")
+            return None
+        if any(d < -1 for d in dims):
+            self._complain(f"input {name!r}: shape {dims} has a size below -1")
+            return None
+        tensor = self._tensor(name, None)
+        tensor._declared_shape, tensor._dtype = dims, kind
+        self._inputs.append(tensor)
+        self._changed(None)
+        return tensor
+
+    def remove_tensor(self, tensor: ITensor) -> None:
+        """Remove an input that no layer reads; of other tensors nothing happens, with a warning."""
+        read = any(t is tensor for x in self._layers for t in x._read())
+        if tensor._producer is not None or read or tensor not in self._inputs:
+            self._say(Severity.WARNING, f"tensor {tensor.name!r} is in use and stays")
+            return
+        self._inputs.remove(tensor)
+        self._changed(None)
+
+    def _tensor(self, name: str, producer: ILayer | None) -> ITensor:
+        self._tensors += 1
+        return ITensor(self, self._tensors, name, producer)
+
+    # ---- what is inferred ---------------------------------------------------------------
+
+    def _changed(self, layer: ILayer | None) -> None:
+        """Forget what was inferred, if a layer that took part in it has changed."""
+        known = self._lowering
+        if known is not None and (layer is None or layer._number in known.said):
+            self._lowering = None
+
+    def _lowered(self) -> Lowering:
+        if self._lowering is None:
+            self._lowering = Lowering(self)
+        return self._lowering
+
+    def _shape_of(self, tensor: ITensor) -> Dims:
+        found = self._lowered().type_of(tensor)
+        if found is None:
+            self._tell_failure(tensor)
+            raise ValueError(f"tensor {tensor.name!r} has no shape: its layer is not valid")
+        return Dims(known_sizes(found.shape))
+
+    def _dtype_of(self, tensor: ITensor) -> DataType:
+        found = self._lowered().type_of(tensor)
+        return DataType.FLOAT if found is None else from_core(found.dtype, tensor.name)
+
+    def _tell_failure(self, tensor: ITensor) -> None:
+        producer = tensor._producer
+        error = None if producer is None else self._lowered().through(producer).failure
+        if error is not None:
+            self._complain(str(error))
+
+    def _decides_sizes(self, tensor: ITensor) -> bool:
+        return decides_sizes(tensor, self._layers)
+
+    # ---- messages -----------------------------------------------------------------------
+
+    @property
+    def _logger(self) -> ILogger:
+        return self._builder.logger
+
+    def _say(self, severity: Severity, message: str) -> None:
+        self._logger.log(severity, message)
+
+    def _complain(self, message: str | BrazeError) -> None:
+        """Log an error and hand it to the recorder."""
+        self._builder._report(str(message), self.error_recorder)
+
+    def _is_typed(self, what: str) -> bool:
+        """Whether the network is strongly typed, which `what` contradicts: an error is logged."""
+        if self.strongly_typed:
+            self._complain(f"{what} cannot be set: the network is strongly typed")
+        return self.strongly_typed
