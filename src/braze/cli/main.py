@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "check": "braze.cli.check",
     "compare": "braze.cli.compare",
     "stages": "braze.cli.stages",
+    "shim": "braze.cli.shim",
 }
 OVERVIEW: Final = """\
 usage: braze COMMAND [OPTIONS]
@@ -40,6 +41,7 @@ Compile ONNX models to engines and run them.
   check     tell which parts of an ONNX model run, in which precision, and what cannot and why
   compare   compare an engine with a reference, layer by layer
   stages    print a (small) model after every stage of its build
+  shim      run a Python program that imports tensorrt, pycuda or cuda
 
 `braze COMMAND --help` lists the options of a command; `braze --version` prints the version.
 """

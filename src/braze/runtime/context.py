@@ -19,7 +19,14 @@ from braze.runtime.device import DeviceArray, DeviceTensor, device_tensor, strea
 from braze.runtime.hooks import Hooks
 from braze.runtime.inputs import PassedMemory, host_array, ordered, passed_memory
 from braze.runtime.loaded import LoadedEngine, TensorRow
-from braze.runtime.native import ContextOptions, Memory, RunTimes, check, run_options
+from braze.runtime.native import (
+    ContextOptions,
+    Memory,
+    RunOptions,
+    RunTimes,
+    check,
+    run_options,
+)
 from braze.runtime.stream import Stream
 
 AUTOMATIC_PROFILE: Final = -1
@@ -171,6 +178,29 @@ class ExecutionContext:
         for stream in {t.stream for t in tensors if t.stream is not None}:
             check(self._lib.braze_engine_wait_cuda(self._engine.handle, stream))
         return bool(tensors)
+
+    def run_at(
+        self,
+        shapes: Sequence[Sequence[int]],
+        memory: Sequence[tuple[int, int]],
+        options: RunOptions | None = None,
+    ) -> None:
+        """Run once with the shapes of the inputs and (address, bytes) of every binding given here.
+
+        The memory stays the caller's, who knows that it is there: an address is just used. An
+        output whose shape only the run knows gets its memory from `options`.
+        """
+        flat = [size for shape in shapes for size in shape]
+        slots = (Memory * max(1, len(memory)))(*(Memory(*place) for place in memory))
+        dims = (c_int64 * max(1, len(flat)))(*flat)
+        pointer = None if options is None else ctypes.byref(options)
+        with self._lock:
+            self._shapes = None
+            check(
+                self._lib.braze_context_run(
+                    self._handle, dims, len(flat), slots, len(memory), pointer
+                )
+            )
 
     def _set_shapes(self, arrays: Sequence[Array | DeviceTensor]) -> None:
         shapes = tuple([array.shape for array in arrays])
