@@ -44,6 +44,18 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "tensor": ("ITensor",),
     "timing_cache": ("ITimingCache", "TimingCacheKey", "TimingCacheValue"),
+    "allocator": ("IGpuAllocator", "IGpuAsyncAllocator", "IOutputAllocator"),
+    "context": ("IExecutionContext",),
+    "debug": ("IDebugListener",),
+    "engine": ("ICudaEngine",),
+    "inspector": ("EngineInspector",),
+    "profiler": ("IProfiler", "Profiler"),
+    "progress": ("IProgressMonitor",),
+    "recorder": ("IErrorRecorder",),
+    "runtime": ("Runtime",),
+    "runtime_config": ("IRuntimeConfig", "ISerializationConfig"),
+    "stream_io": ("IStreamReader", "IStreamReaderV2", "IStreamWriter"),
+    "versioned": ("IVersionedInterface", "InterfaceInfo"),
 }
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 

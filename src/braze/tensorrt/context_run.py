@@ -1,0 +1,249 @@
+"""Runs of a context: what is checked before one, and how it gets to a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from braze.core.dims import evaluate
+from braze.core.errors import BrazeError
+from braze.runtime.context import ExecutionContext
+from braze.shim.device import HostDevice
+from braze.shim.errors import DeviceError
+from braze.tensorrt.allocator import IOutputAllocator
+from braze.tensorrt.dims import Dims
+from braze.tensorrt.enums_runtime import ErrorCodeTRT
+from braze.tensorrt.execution import Listeners, Run, ask_allocator
+from braze.tensorrt.recorder import Reporter
+from braze.tensorrt.tensor_table import DYNAMIC, TensorEntry
+
+if TYPE_CHECKING:
+    from braze.tensorrt.debug import IDebugListener
+    from braze.tensorrt.engine import ICudaEngine
+    from braze.tensorrt.profiler import IProfiler
+
+Shape = tuple[int, ...]
+
+
+class ContextRun:
+    """The part of IExecutionContext that runs."""
+
+    _engine: ICudaEngine
+    _reporter: Reporter
+    _device: HostDevice
+    _core: ExecutionContext
+    _profile: int
+    _shapes: dict[str, Shape]
+    _addresses: dict[str, int]
+    _allocators: dict[str, IOutputAllocator]
+    _listener: IDebugListener | None
+    _debug_on: set[str]
+    _consumed_event: int | None
+    _memory: tuple[int, int] | None
+    profiler: IProfiler | None
+    enqueue_emits_profile: bool
+
+    if TYPE_CHECKING:
+
+        @property
+        def user_managed(self) -> bool: ...
+        def unset_shapes(self) -> list[str]: ...
+
+    def _init_runs(self) -> None:
+        self._contents: dict[str, Any] = {}
+        self._unreported: Run | None = None
+
+    def execute_async_v3(self, stream_handle: int) -> bool:
+        """Run on a stream with the shapes and addresses set; False where that cannot be."""
+        return self._enqueue("IExecutionContext::enqueueV3", stream_handle)
+
+    def report_to_profiler(self) -> bool:
+        """Run again what was enqueued last, and give the profiler the time of its layers."""
+        run, self._unreported = self._unreported, None
+        if run is None or self.profiler is None:
+            return False
+        run.listeners.profiler = self.profiler
+        return self._finish("IExecutionContext::reportToProfiler", run)
+
+    # ---- how a run goes -----------------------------------------------------------------
+
+    def _run_now(self, where: str) -> bool:
+        run = self._prepare(where, 0)
+        return run is not None and self._finish(where, run)
+
+    def _enqueue(self, where: str, stream: int) -> bool:
+        handle = int(stream)
+        run = self._prepare(where, handle)
+        if run is None:
+            return False
+        waits = run.listeners.profiler is not None or run.late or run.listeners.debug_names
+        try:
+            if self._engine.core.on_gpu:
+                return self._enqueue_on_gpu(run)
+            if waits:  # what hears of the run is called by this thread, before this call returns
+                if not self._finish(where, run):
+                    return False
+            else:
+                self._device.enqueue(handle, lambda: self._reported(where, run))
+            if self._consumed_event is not None:
+                self._device.record_event(self._consumed_event, handle)
+        except BrazeError as e:
+            self._reporter.raised(where, e)
+            return False
+        return True
+
+    def _enqueue_on_gpu(self, run: Run) -> bool:
+        for entry, place in zip(run.tensors, run.places, strict=True):
+            self._core.bind(entry.name, *place)
+        self._core.enqueue(run.stream)
+        return True
+
+    def _finish(self, where: str, run: Run) -> bool:
+        """Run after all that is on the stream, and wait."""
+        try:
+            found = self._device.stream(run.stream)
+            if found is None:
+                self._device.synchronize()
+            else:
+                found.synchronize()
+            self._reported(where, run)
+        except Exception:  # reported already, or another run's that was
+            return False
+        return True
+
+    def _reported(self, where: str, run: Run) -> None:
+        """Run; what fails is reported and raised."""
+        try:
+            run()
+        except Exception as e:
+            self._reporter.raised(where, e)
+            raise
+
+    # ---- what is checked before a run ---------------------------------------------------
+
+    def _prepare(self, where: str, stream: int) -> Run | None:
+        """A run of what is set now; None with an error reported where something is wrong."""
+        unset = self.unset_shapes()
+        if unset:
+            self._reporter.wrong(where, f"Input shapes are not set: {', '.join(unset)}.")
+            return None
+        if self.user_managed and self._memory is None:
+            self._reporter.error(
+                where,
+                ErrorCodeTRT.INVALID_STATE,
+                "The context was made without memory; call set_device_memory before it runs.",
+            )
+            return None
+        try:
+            self._device.stream(stream) if not self._engine.core.on_gpu else None
+            self._infer()
+            places, late = self._places(where, stream)
+        except (BrazeError, DeviceError) as e:
+            self._reporter.raised(where, e)
+            return None
+        except Exception as e:  # of an output allocator
+            self._reporter.raised(where, e)
+            return None
+        if places is None:
+            return None
+        table = self._engine.table
+        profiled = self.profiler if self.enqueue_emits_profile else None
+        run = Run(
+            self._core,
+            self._engine.core.loaded,
+            table.tensors,
+            [s.name for s in self._engine.core.plan.every_step],
+            tuple(self._shapes[t.name] for t in table.inputs),
+            places,
+            late,
+            Listeners(
+                profiled,
+                self._listener,
+                frozenset(self._debug_on) if self._listener is not None else frozenset(),
+                dict(self._allocators),
+            ),
+            stream,
+            self._device,
+        )
+        if self.profiler is not None and not self.enqueue_emits_profile:
+            self._unreported = run
+        return run
+
+    def _places(
+        self, where: str, stream: int
+    ) -> tuple[list[tuple[int, int]] | None, dict[int, int]]:
+        """Memory of every tensor; nothing with an error reported where there is none."""
+        places: list[tuple[int, int]] = []
+        late: dict[int, int] = {}
+        for entry in self._engine.table.tensors:
+            address = self._addresses.get(entry.name, 0)
+            allocator = None if entry.is_input else self._allocators.get(entry.name)
+            if not address and allocator is None:
+                side = "input" if entry.is_input else "output"
+                self._reporter.wrong(
+                    where,
+                    f"Address is not set for {side} tensor {entry.name}. Call "
+                    "set_tensor_address before the run.",
+                )
+                return None, {}
+            shape = self._shape(entry)
+            if self._engine.core.loaded.bindings[entry.index].shape_from_run:
+                late[entry.index] = address
+                places.append((0, 0))
+                continue
+            size = entry.bytes_of(shape)
+            if allocator is not None:
+                address = ask_allocator(allocator, entry.name, address, size, stream, self._device)
+                self._addresses[entry.name] = address
+                allocator.notify_shape(entry.name, Dims(self._engine.table.told(shape)))
+            elif not self._usable(entry, address, size, where):
+                return None, {}
+            places.append((address, size))
+        return places, late
+
+    def _usable(self, entry: TensorEntry, address: int, size: int, where: str) -> bool:
+        if self._engine.core.on_gpu or self._device.memory.usable(address, size):
+            return True
+        self._reporter.error(
+            where,
+            ErrorCodeTRT.INVALID_ARGUMENT,
+            f"Tensor {entry.name} takes {size} bytes at {address:#x}, which are no memory of this "
+            "process, or more than its allocation has; it may have been freed.",
+        )
+        return False
+
+    # ---- shapes by the core -------------------------------------------------------------
+
+    def _infer(self) -> None:
+        """Let the core know the shapes of the inputs; raises what it raises."""
+        for name, shape in self._shapes.items():
+            self._core.set_input_shape(name, shape)
+        for t in self._engine.table.outputs:
+            self._core.shape(t.name)
+
+    def _shape(self, entry: TensorEntry) -> Shape:
+        """The shape now; -1 where it is not known.
+
+        What only a run knows is known after one with the shapes that are set.
+        """
+        if entry.is_input:
+            return self._shapes[entry.name]
+        if not entry.dynamic or self.unset_shapes():
+            return entry.shape
+        try:
+            self._infer()
+            return self._core.shape(entry.name)
+        except BrazeError as e:
+            self._reporter.raised("IExecutionContext::getTensorShape", e)
+            return entry.shape
+
+    def _largest(self, entry: TensorEntry, shape: Shape) -> Shape:
+        """A shape with every size that is not known yet at the most its profile allows."""
+        plan = self._engine.core.plan
+        if not plan.profiles:
+            return shape
+        ranges = plan.profiles[self._profile].ranges
+        most = {s.name: r[2] for s, r in zip(plan.symbols, ranges, strict=True)}
+        return tuple(
+            evaluate(dim, most) if size == DYNAMIC else size
+            for dim, size in zip(entry.dims, shape, strict=True)
+        )
