@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from braze.core.dims import sym
-from braze.core.dtypes import F32
+from braze.core.dtypes import F32, I8
 from braze.core.trace import Trace
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition
@@ -16,6 +16,8 @@ from braze.ops.move.shape import Reshape, Transpose
 from braze.ops.pointwise.activation import Gelu, Relu, Sigmoid
 from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.ops.product.matmul import MatMul
+from braze.ops.quant.linear import Dequantize, Quantize
+from braze.ops.reduce.reduce import Reduce
 
 
 def split(graph: Graph, **options: object) -> Partition:
@@ -98,6 +100,47 @@ def test_two_products_added_only_one_takes_the_sum() -> None:
     a = n.g.add1(MatMul(), n.x, n.weight(32, 8))
     b = n.g.add1(MatMul(), n.x, n.weight(32, 8))
     assert labels(split(n.finish(n.g.add1(Binary("add"), a, b)))) == ["MatMul", "MatMul+Add"]
+
+
+def quantized_product(n: Net, columns: int) -> Value:
+    """The codes of x @ w."""
+    product = n.g.add1(MatMul(), n.x, n.weight(32, columns))
+    return n.g.add1(Quantize(I8, 8, F32), product, n.g.constant(np.float32(0.5)), None)
+
+
+def numbers(n: Net, codes: Value) -> Value:
+    return n.g.add1(Dequantize(F32), codes, n.g.constant(np.float32(0.5)), None)
+
+
+def test_of_two_quantized_products_added_one_stores_codes() -> None:
+    n = Net(16, 32)
+    a, b = (numbers(n, quantized_product(n, 8)) for _ in range(2))
+    parts = split(n.finish(n.g.add1(Relu(), n.g.add1(Binary("add"), a, b))))
+    assert sorted(labels(parts)) == [
+        "Dequantize+MatMul+Quantize+Dequantize+Add+Relu", "MatMul+Quantize",
+    ]  # fmt: skip
+    stored = next(r for r in parts.regions if r.label == "MatMul+Quantize")
+    assert stored.outputs[0].dtype is I8
+
+
+def test_a_loop_nest_reads_the_codes_of_a_product() -> None:
+    n = Net(16, 32)
+    y = n.g.add1(Reduce("max", (1,), False), numbers(n, quantized_product(n, 8)))
+    parts = split(n.finish(y))
+    assert labels(parts) == ["MatMul+Quantize", "Dequantize+ReduceMax"]
+
+
+def test_codes_of_one_product_are_not_stored_inside_its_epilogue() -> None:
+    n = Net(16, 32)
+    y = n.g.add1(Relu(), numbers(n, quantized_product(n, 8)))
+    assert labels(split(n.finish(y))) == ["MatMul+Quantize+Dequantize+Relu"]
+
+
+def test_what_costs_more_than_a_conversion_is_not_taken_into_a_nest() -> None:
+    n = Net(16, 32)
+    y = n.g.add1(Gelu(), numbers(n, quantized_product(n, 8)))
+    parts = split(n.finish(n.g.add1(Reduce("max", (1,), False), y)))
+    assert labels(parts) == ["MatMul+Quantize+Dequantize+Gelu", "ReduceMax"]
 
 
 def test_reshape_is_an_alias() -> None:

@@ -111,6 +111,17 @@ def test_views_on_the_way_move_bytes_and_weights_may_be_turned() -> None:
     assert all(n.output.dtype.bits == 8 for n in moved if n.inputs[0] is not None)
 
 
+def test_parameters_too_long_to_be_folded_on_import() -> None:
+    """They come as vectors behind a Reshape into the shape of their weight."""
+    g, feed = Net(), dict[str, Array]()
+    x = data(g, (N, 3, 4, 4), "int8", feed, False)
+    scale = g.constant(g.rng.uniform(0.001, 0.02, 6).astype(np.float32))
+    zero = g.constant(drawn(g, (6,), "int8"))
+    scale, zero = (g.add1(Reshape((6, 1, 1, 1)), v) for v in (scale, zero))
+    w = g.add1(Dequantize(F32), g.constant(drawn(g, (6, 3, 1, 1), "int8")), scale, zero)
+    same(g, g.add1(Conv((1, 1), (1, 1), (0,) * 4, 1), x, w), feed, True)
+
+
 def test_a_scale_that_the_run_gives() -> None:
     g, feed = Net(), {"s": np.asarray(0.05, np.float32)}
     q = g.tensor("x", N, 7, dtype=from_numpy(np.dtype("uint8")))

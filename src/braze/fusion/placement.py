@@ -107,6 +107,8 @@ class _Placer:
         self._sizes = Sizes(question.graph)
         self._cost = _costs(question)
         self._near_anchor = _epilogue_candidates(question)
+        # of each kernel, the anchor that will take it as its epilogue: the last one that it reads
+        self._takers: dict[Home, Node] = {}
         self._growth = Growth(question.graph, question.lowered, question.costs)
         self._nest_reads: dict[Node, dict[Value, list[SlotReads]]] = {}
         self._alias_sources: set[Value] = set()
@@ -128,9 +130,22 @@ class _Placer:
             return
         if self._is_computed(homes) and isinstance(low, View):
             homes = homes if keeps_innermost(low, v.type.rank) or self._is_small(v) else None
-        if not homes or not self._join(v, homes):
+        if not homes or self._stays_narrow(v, homes) or not self._join(v, homes):
             self.done.in_memory.add(v)
             self._growth.open(v)
+            homes = frozenset({v})
+        anchor = self._near_anchor.get(v)
+        if anchor is not None:
+            for home in homes:
+                self._takers.setdefault(home, anchor)
+
+    def _stays_narrow(self, v: Value, homes: frozenset[Home]) -> bool:
+        """Whether `v` is the better end of its anchor's epilogue, as it has fewer bytes than what
+        the anchor would store for a kernel that has another anchor, or is a loop nest."""
+        anchor = self._near_anchor.get(v)
+        if anchor is None or v.dtype.itemsize >= anchor.output.dtype.itemsize:
+            return False
+        return any(self._takers.get(h, anchor) is not anchor or isinstance(h, Node) for h in homes)
 
     def _reads_of(self, node: Node, low: Nest) -> dict[Value, list[SlotReads]]:
         by_slot = nest_reads(low.kernel, self._sizes)
@@ -235,17 +250,28 @@ class _Placer:
         return roots
 
     def _home_in_nest(self, v: Value, user: Node) -> frozenset[Home] | None:
-        if v in self._near_anchor:
+        widens = self._widens(v)
+        if v in self._near_anchor and not widens:
             self.q.refuse(v, user, "it can be the epilogue of its producer")
             return None
         for reads in self._nest_reads[user][v]:
             why = prologue_allowed(reads) or prologue_worthwhile(
-                reads, v, self._is_cheap(v), self._sizes
+                reads, v, widens or self._is_cheap(v), self._sizes
             )
             if why is not None:
                 self.q.refuse(v, user, why)
                 return None
         return frozenset({user})
+
+    def _widens(self, v: Value) -> bool:
+        """Whether `v` is cheaply made of one tensor of fewer bytes, the end of an epilogue."""
+        node = self.q.graph.producer[v]
+        low, most = self.q.lowered[node], self.q.costs.cheap_cost
+        if not isinstance(low, Pointwise) or local_cost(low, self.q.costs) > most:
+            return False
+        from_ = [x for x in node.inputs if x is not None and x.shape == v.shape]
+        narrow = all(x.dtype.itemsize < v.dtype.itemsize for x in from_)
+        return len(from_) == 1 and narrow and from_[0] in self._near_anchor
 
 
 def _costs(question: Question) -> dict[Value, int]:
@@ -266,10 +292,12 @@ def _costs(question: Question) -> dict[Value, int]:
     return cost
 
 
-def _epilogue_candidates(question: Question) -> frozenset[Value]:
-    """Values to which a chain of single-use pointwise values of one shape leads from an anchor."""
-    found: set[Value] = set()
+def _epilogue_candidates(question: Question) -> dict[Value, Node]:
+    """Values to which a chain of single-use pointwise values of one shape leads from an anchor; of
+    several anchors the last."""
+    found: dict[Value, Node] = {}
     graph = question.graph
+    position = {n: i for i, n in enumerate(graph.nodes)}
     for node in graph.nodes:
         if not isinstance(question.lowered[node], Pointwise):
             continue
@@ -278,9 +306,11 @@ def _epilogue_candidates(question: Question) -> frozenset[Value]:
                 continue
             producer = graph.producer.get(up)
             made = None if producer is None else question.lowered[producer]
-            if up in found or isinstance(made, Anchor):
-                found.add(node.output)
-    return frozenset(found)
+            anchor = found.get(up, producer if isinstance(made, Anchor) else None)
+            old = found.get(node.output)
+            if anchor is not None and (old is None or position[old] < position[anchor]):
+                found[node.output] = anchor
+    return found
 
 
 def _resolved(aliases: dict[Value, Value]) -> dict[Value, Value]:

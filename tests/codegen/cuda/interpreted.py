@@ -17,14 +17,14 @@ from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.cuda.triton.matmul import matmul_source
-from braze.codegen.cuda.triton.nests import nest_sources
+from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
-from braze.core.dims import Dim, evaluate, static, sym
-from braze.core.dtypes import BF16, F16, F32, I8, I32, I64, U64, DType
+from braze.core.dims import Dim, evaluate, sym
+from braze.core.dtypes import BF16, F16, F32, I32, I64, U64, DType
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import hole
 from braze.fusion.kernel import AnchorKernel
@@ -33,6 +33,7 @@ from braze.ops.pointwise.activation import Activation
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import Window, depthwise
 from tests.codegen.cuda.bounds import Bound, kernel_bound
+from tests.codegen.cuda.bytes import drawn, quantized
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import Array, run
 from tests.codegen.cuda.typed import typed
@@ -110,28 +111,42 @@ def test_convolutions(window: Window, kind: str, images: Dim, split: int) -> Non
     _compare(kernel, harness.random_inputs(kernel, env), env, split)
 
 
+@pytest.mark.parametrize("kind", ["sums", "bytes", "residual"])
 @pytest.mark.parametrize(
     ("channels", "size", "groups", "split"),
     [((64, 17), (3, 3), 1, 1), ((3, 24), (3, 3), 1, 2), ((80, 24), (1, 3), 2, 2)],
 )
 def test_integer_convolutions(
-    channels: tuple[int, int], size: tuple[int, int], groups: int, split: int
+    channels: tuple[int, int], size: tuple[int, int], groups: int, split: int, kind: str
 ) -> None:
     plain = harness.conv(2, 9, 11, channels, size, groups=groups, pads=(1, 1, 1, 1))
-    kernel = AnchorKernel(
-        replace(plain.spec, acc=I32),
-        tuple(TensorSpec(I8, t.shape) for t in plain.inputs),
-        TensorSpec(I32, plain.output.shape),
-        hole(0, I32),
-        frozenset({1}),
-    )
-    rng = np.random.default_rng(0)
-    shapes = [static(t.shape) for t in plain.inputs]
-    inputs = [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
+    kernel = quantized(plain, kind)
     source = conv_source(kernel, Tile(16, 32, 32, 4, 2, split=split))
-    ((_, packing),) = source.packings
-    stored = [inputs[0], pack_constant(inputs[1], packing)]
-    (got,), _ = run([source], stored, [kernel.output], {})
+    _compare_bits(kernel, (source,))
+
+
+@pytest.mark.parametrize("kind", ["sums", "residual"])
+@pytest.mark.parametrize("depth", [100, 300])  # sums that convert by an addition, and others
+def test_integer_products(kind: str, depth: int) -> None:
+    kernel = quantized(harness.matmul((), 19, 40, depth), kind)
+    _compare_bits(kernel, (matmul_source(kernel, Tile(16, 32, 32, 4, 2)),))
+
+
+def test_integer_stems() -> None:
+    plain = harness.conv(2, 12, 17, (3, 10), (7, 7), strides=(2, 2), pads=(3, 3, 3, 3))
+    kernel = quantized(plain, "bytes")
+    _compare_bits(kernel, stem_sources(kernel, Tile(16, 16, 32, 4, 2)))
+
+
+def _compare_bits(kernel: AnchorKernel, sources: tuple[TritonSource, ...]) -> None:
+    """The launches give the bits of the reference; NaN among the scales is a NaN."""
+    inputs = drawn(kernel, {})
+    if len(inputs) > 2:
+        inputs[2][1] = np.nan
+    stored = list(inputs)
+    for slot, packing in sources[-1].packings:
+        stored[slot] = pack_constant(stored[slot], packing)
+    (got,), _ = run(list(sources), stored, [kernel.output], {})
     np.testing.assert_array_equal(got, run_kernel(kernel, inputs, {})[0])
 
 

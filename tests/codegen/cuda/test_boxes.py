@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from braze.codegen.cuda.gluon.layout import GluonTile, depth_of, spread_order
+from braze.codegen.cuda.gluon.layout import GluonTile, spread_order
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.shapes import Rows, product_shape
 from braze.codegen.cuda.gluon.tiles import PixelTiles, RowTiles, Tiles
@@ -58,7 +58,7 @@ def products(kernel: AnchorKernel, inputs: list[Array], tile: GluonTile) -> Arra
     moves = textwrap.dedent(source.text())
     memory = inputs[0].reshape(-1).astype(np.float64)
     ((_, packing),) = gluon_source(kernel, tile).packings
-    depth = depth_of(F16)
+    depth = tile.steps_of(F16)
     weight = pack_constant(inputs[1], packing).astype(np.float64)
     blocks = weight.reshape(-1, tile.columns, left.steps * depth)
     matrix = np.empty_like(blocks)

@@ -15,7 +15,7 @@ from braze.codegen.cuda.libraries.equal_rows import equal_inputs, input_slot, ou
 from braze.codegen.cuda.libraries.tactics import prepare_call
 from braze.codegen.cuda.packing import pack_constant
 from braze.core.dims import Dim, evaluate, product
-from braze.core.dtypes import BOOL
+from braze.core.dtypes import BOOL, I8
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, GridLaunch, Kernel, LibraryCode
 
@@ -76,11 +76,13 @@ class CudaWorkload:
         return self._held[-1]
 
     def _sample(self, spec: TensorSpec, most: int | None = None) -> np.ndarray[Any, Any]:
-        """Small random floats (a card clocks differently on zeros); zeros for integers, which may
-        be indexes. most: of so many elements, flat."""
+        """Small random floats and signed bytes (a card clocks differently on zeros); zeros for
+        other integers, which may be indexes. most: of so many elements, flat."""
         shape = tuple(self._value(d) for d in spec.shape)
         if most is not None:
             shape = (min(most, math.prod(shape)),)
+        if spec.dtype is I8:
+            return np.random.default_rng(0).integers(-128, 128, shape, np.int8)
         if spec.dtype is BOOL or not spec.dtype.is_float:
             return np.zeros(shape, spec.dtype.numpy)
         values = np.random.default_rng(0).random(shape, np.float32) * 2 - 1

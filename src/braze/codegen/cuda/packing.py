@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from braze.codegen.cuda.gluon.layout import spread_order
+from braze.codegen.cuda.gluon.layout import RUN, spread_order
 from braze.core.errors import CompileError
 from braze.fusion.kernel import Packing
 
@@ -23,7 +23,7 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
         return np.ascontiguousarray(array.reshape(len(array), -1).T).reshape(-1)
     if packing.kind == "rows":
         weight = array.T[..., None] if parameters["turned"] else array
-        return pack_rows(weight, parameters["block"], parameters["depth"])
+        return pack_rows(weight, parameters["block"], parameters["depth"], parameters["run"])
     if packing.kind == "cast":
         return array.astype(packing.dtype.numpy).reshape(-1)
     if packing.kind == "channels last":  # [K, C/g, *kernel] -> [K][tap][C/g]
@@ -47,7 +47,7 @@ def pack_taps(weight: NDArray[Any], taps: int, channels: int, length: int) -> ND
     return rows.reshape(-1)
 
 
-def pack_rows(weight: NDArray[Any], block: int, depth: int) -> NDArray[Any]:
+def pack_rows(weight: NDArray[Any], block: int, depth: int, run: int = RUN) -> NDArray[Any]:
     """[K, C, *kernel] -> [output channel][tap][input channel], flat.
 
     Output channels stand in blocks, each in the order of `spread_order`; zeros fill up blocks of
@@ -59,7 +59,7 @@ def pack_rows(weight: NDArray[Any], block: int, depth: int) -> NDArray[Any]:
     filled = np.zeros(whole, weight.dtype)
     filled[:out_channels, :, :in_channels] = taps
     blocks = filled.reshape(-1, block, *whole[1:])
-    return np.ascontiguousarray(blocks[:, spread_order(block)]).reshape(-1)
+    return np.ascontiguousarray(blocks[:, spread_order(block, run)]).reshape(-1)
 
 
 def fold_window(weight: NDArray[Any]) -> NDArray[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from braze.core.dims import number
 from braze.core.dtypes import F32, I8, U8
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
@@ -140,7 +141,7 @@ def _weight(v: Value | None, editor: GraphEditor) -> _Weight | None:
     node = producer(editor, v, Dequantize)
     if node is None:
         return None
-    q, scale, zero = (editor.array(x) for x in (*node.inputs, None)[:3])
+    q, scale, zero = (_constant(x, editor) for x in (*node.inputs, None)[:3])
     if q is None or scale is None or (zero is None and (*node.inputs, None)[2] is not None):
         return None
     if q.dtype.itemsize != 1 or scale.dtype != np.float32:
@@ -153,6 +154,16 @@ def _weight(v: Value | None, editor: GraphEditor) -> _Weight | None:
             return None
         q = q.transpose(turn.perm)
     return _Weight(np.ascontiguousarray(q), scale, zero)
+
+
+def _constant(v: Value | None, editor: GraphEditor) -> Array | None:
+    """The content of a constant, or of one in another shape: importers bring parameters into the
+    shape of the data, and fold small ones alone."""
+    node = producer(editor, v, Reshape)
+    if node is None or v is None:
+        return editor.array(v)
+    array = editor.array(node.inputs[0])
+    return None if array is None else array.reshape([number(d) for d in v.shape])
 
 
 def _of_channels(a: Array, rank: int, channel: int) -> Array | None:

@@ -4,7 +4,8 @@ A warp group multiplies 64 rows by `columns` columns. Its instruction leaves a t
 columns 8j + 2q + e, j = 0.., e = 0 and 1, q its number in four: never more than two neighbours.
 With channel 8q + 2j + e of every 32 as row 8j + 2q + e of the weight the same registers hold eight
 neighbouring channels, and the four threads 32: results are stored, and residuals read, 64 bytes
-of a row at a time, without passing through shared memory.
+of a row at a time, without passing through shared memory. Where the results are bytes, 16 of every
+64 are neighbours.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 from braze.core.dtypes import DType
 from braze.fusion.kernel import Tactic
 
-RUN, CHUNK = 8, 32  # neighbouring channels of a thread, and of the four that share a row
+SHARERS = 4  # threads that share a row
+RUN, BYTE_RUN = 8, 16  # neighbouring channels of a thread; where results are bytes
 DEPTH_BYTES = 128  # of one step along k: the widest swizzle of shared memory
+SWIZZLES = {64: 2, 128: 3}  # CUtensorMapSwizzle by bytes of a step
 
 
 @dataclass(frozen=True, slots=True)
 class GluonTile:
-    """rows x columns of the output at a time, in steps of 128 bytes along k.
+    """rows x columns of the output at a time, in steps of `depth` bytes along k, 128 or 64.
 
     warps: of a group that multiplies (4 or 8); stages: steps in flight; consumers: groups beside a
     warp that only loads, taking turns over tiles (1 or 2), or 0: every program computes one tile,
@@ -38,11 +41,11 @@ class GluonTile:
     consumers: int
     height: int = 1
     width: int = 1
+    depth: int = DEPTH_BYTES
 
-
-def depth_of(dtype: DType) -> int:
-    """Elements of one step along k."""
-    return DEPTH_BYTES // dtype.itemsize
+    def steps_of(self, dtype: DType) -> int:
+        """Elements of one step along k."""
+        return self.depth // dtype.itemsize
 
 
 def gluon_tactic(t: GluonTile) -> Tactic:
@@ -52,6 +55,7 @@ def gluon_tactic(t: GluonTile) -> Tactic:
         (
             ("rows", t.rows), ("columns", t.columns), ("warps", t.warps), ("stages", t.stages),
             ("consumers", t.consumers), ("height", t.height), ("width", t.width),
+            ("depth", t.depth),
         ),
     )  # fmt: skip
 
@@ -61,10 +65,16 @@ def gluon_tile(tactic: Tactic) -> GluonTile:
     return GluonTile(**{k: int(v) for k, v in tactic.parameters})
 
 
-def spread_order(columns: int) -> NDArray[np.intp]:
+def run_of(t: GluonTile, output: DType) -> int:
+    """Neighbouring channels of a thread: 16 bytes of them, where the tile has columns for that."""
+    wide = output.itemsize == 1 and t.columns % (SHARERS * BYTE_RUN) == 0
+    return BYTE_RUN if wide else RUN
+
+
+def spread_order(columns: int, run: int = RUN) -> NDArray[np.intp]:
     """The channel that stands in each row of a block of `columns` weight rows."""
-    row = np.arange(columns)
-    return row // CHUNK * CHUNK + row % 8 // 2 * RUN + row % CHUNK // 8 * 2 + row % 2
+    row, chunk = np.arange(columns), SHARERS * run
+    return row // chunk * chunk + row % 8 // 2 * run + row % chunk // 8 * 2 + row % 2
 
 
 def _bits(low: int, high: int) -> list[int]:
@@ -72,18 +82,18 @@ def _bits(low: int, high: int) -> list[int]:
     return [1 << i for i in range(low.bit_length() - 1, high.bit_length() - 1)]
 
 
-def spread_layout(t: GluonTile) -> str:
+def spread_layout(t: GluonTile, run: int = RUN) -> str:
     """The layout of the accumulators with their columns in channel order, as Gluon source."""
-    registers = [[0, c] for c in (*_bits(1, RUN), *_bits(CHUNK, t.columns))]
+    registers = [[0, c] for c in (*_bits(1, run), *_bits(SHARERS * run, t.columns))]
     registers += [[8, 0], *([r, 0] for r in _bits(16 * t.warps, t.rows))]
-    lanes = [[0, RUN], [0, 2 * RUN], [1, 0], [2, 0], [4, 0]]
+    lanes = [[0, run], [0, 2 * run], [1, 0], [2, 0], [4, 0]]
     warps = [[r, 0] for r in _bits(16, 16 * t.warps)]
     return f"gl.DistributedLinearLayout({registers}, {lanes}, {warps}, [], [{t.rows}, {t.columns}])"
 
 
-def spread(t: GluonTile, acc: str, layout: str = "layout") -> str:
+def spread(t: GluonTile, acc: str, layout: str = "layout", run: int = RUN) -> str:
     """The accumulators in that layout, by its name: columns change names, nothing moves."""
-    parts = [t.rows, t.columns // CHUNK, 4, 4, 2]
+    parts = [t.rows, t.columns // (SHARERS * run), run // 2, SHARERS, 2]
     turned = f"{acc}.reshape({parts}).permute([0, 1, 3, 2, 4])"
     block = f"{turned}.reshape([{t.rows}, {t.columns}])"
     return f"gl.convert_layout({block}, {layout}, assert_trivial=True)"

@@ -12,93 +12,25 @@ neighbouring rounds of the ring apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
-from braze.codegen.cuda.gluon.layout import (
-    DEPTH_BYTES,
-    GluonTile,
-    depth_of,
-    spread,
-    spread_layout,
-)
+from braze.codegen.cuda.gluon.job import Job
+from braze.codegen.cuda.gluon.layout import GluonTile, spread, spread_layout
 from braze.codegen.cuda.gluon.shapes import Rows, product_shape
-from braze.codegen.cuda.gluon.tiles import SWIZZLE, PixelTiles, RowTiles, Tiles
+from braze.codegen.cuda.gluon.tiles import PixelTiles, RowTiles, Tiles
 from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.source import WAIT, Source, Val
 from braze.codegen.cuda.triton.tile import AnchorWriter
 from braze.core.dims import Dim, dmin, product
-from braze.core.dtypes import DType
-from braze.fusion.kernel import AnchorKernel, Packing, TensorMap
+from braze.fusion.kernel import AnchorKernel
 
 MULTIPROCESSORS = 132  # programs that walk over tiles; a card with fewer runs them in turns
 CACHED = 24 << 20  # bytes of a weight that a card's cache keeps beside all else
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One kernel and tile: what the pieces of its source are written from."""
-
-    w: AnchorWriter
-    left: Tiles
-    tile: GluonTile
-    dtype: DType
-    turned: bool  # the weight is stored [depth, columns]
-
-    @property
-    def parts(self) -> list[tuple[int, GluonTile]]:
-        """First column and tile of each of its powers of two, wide ones first."""
-        found, rest, at = [], self.tile.columns, 0
-        while rest:
-            width = 1 << (rest.bit_length() - 1)
-            found.append((at, replace(self.tile, columns=width)))
-            at, rest = at + width, rest - width
-        return found
-
-    @property
-    def rights(self) -> list[str]:
-        """The names of the weight's parts in shared memory."""
-        return [f"right{i}" for i in range(len(self.parts))]
-
-    @property
-    def maps(self) -> list[str]:
-        """The arguments that copy boxes: of the left operand, and of the weight's parts."""
-        return [f"map{i}" for i in range(1 + len(self.parts))]
-
-    @property
-    def shared(self) -> str:
-        """What lies in shared memory, as arguments."""
-        return ", ".join(["left", *self.rights, "full", "empty", "turn"])
-
-    @property
-    def column_tiles(self) -> int:
-        return -(-self.left.columns // self.tile.columns)
-
-    @property
-    def bytes(self) -> int:
-        """Of one step."""
-        return (self.tile.rows + self.tile.columns) * DEPTH_BYTES
-
-    @property
-    def tiles(self) -> str:
-        """The number of tiles, in source text."""
-        return f"({self.w.number(self.left.count)} * {self.column_tiles})"
-
-    @property
-    def sizes(self) -> str:
-        """The sizes among the arguments."""
-        return "".join(f", n{i}" for i in range(len(self.w.params)))
-
-    @property
-    def pointers(self) -> str:
-        """The arguments that the epilogue needs."""
-        tensors = range(len(self.w.kernel.inputs) + 1)
-        return ", ".join([*(f"in{i}" for i in tensors), "status"]) + self.sizes
-
-
 def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
     """Source of a product or convolution whose slot 1 is packed by `pack_rows`."""
-    shape, dtype = product_shape(kernel), kernel.inputs[0].dtype
+    shape, dtype = product_shape(kernel, tile.depth), kernel.inputs[0].dtype
     assert not isinstance(shape, str), shape
     left: Tiles
     if isinstance(shape, Rows):
@@ -107,7 +39,7 @@ def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
         left = PixelTiles(shape, tile, dtype)
     sizes = [*left.sizes, left.count]
     w = AnchorWriter(kernel, sizes, kernel.spec.out_shape, waits=False)
-    job = _Job(w, left, tile, dtype, isinstance(shape, Rows) and shape.turned)
+    job = Job(w, left, tile, dtype, isinstance(shape, Rows) and shape.turned)
     pieces = _specialized(job) if tile.consumers else _alone(job)
     tiles = left.count * job.column_tiles
     grid: Dim = dmin(tiles, MULTIPROCESSORS) if tile.consumers else tiles
@@ -119,36 +51,22 @@ def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
         grid,
         tile.warps,
         waits=True,
-        maps=(left.map(), *(_weight_map(job, part.columns) for _, part in job.parts)),
-        packings=((1, _packing(job)),),
+        maps=(left.map(), *(job.weight_map(part.columns) for _, part in job.parts)),
+        packings=((1, job.packing),),
     )
-
-
-def _weight_map(job: _Job, rows: int) -> TensorMap:
-    """How so many rows of the packed weight are copied."""
-    step = depth_of(job.dtype)
-    depth, columns = job.left.steps * step, job.column_tiles * job.tile.columns
-    return TensorMap(1, job.dtype, (columns, depth), (depth,), (rows, step), SWIZZLE)
-
-
-def _packing(job: _Job) -> Packing:
-    parameters = (
-        ("block", job.tile.columns), ("depth", depth_of(job.dtype)), ("turned", int(job.turned))
-    )  # fmt: skip
-    return Packing("rows", job.dtype, parameters)
 
 
 def _function(name: str, arguments: str, lines: Sequence[str]) -> str:
     return "\n".join([f"@gluon.jit\ndef {name}({arguments}):", *lines])
 
 
-def _memory(job: _Job) -> list[str]:
+def _memory(job: Job) -> list[str]:
     """Shared memory: a ring of steps, with barriers that say when a step is full and when empty."""
     t, out = job.tile, Source()
     bars = "mbarrier.MBarrierLayout()"
     boxes: list[tuple[str, tuple[int, ...]]] = [("left", job.left.map().box)]
     for name, (_, part) in zip(job.rights, job.parts, strict=True):
-        boxes.append((name, (part.columns, depth_of(job.dtype))))
+        boxes.append((name, (part.columns, job.step)))
     for name, box in boxes:
         shape, layout = [t.stages, *box], _operand(job, len(box))
         out.line(f"{name} = gl.allocate_shared_memory(gl.{job.dtype.name}, {shape}, {layout})")
@@ -163,39 +81,39 @@ def _memory(job: _Job) -> list[str]:
     return out.lines
 
 
-def _operand(job: _Job, rank: int) -> str:
+def _operand(job: Job, rank: int) -> str:
     """The layout of an operand in shared memory."""
-    return f"gl.NVMMASharedLayout({DEPTH_BYTES}, {job.dtype.bits}, {rank})"
+    return f"gl.NVMMASharedLayout({job.tile.depth}, {job.dtype.bits}, {rank})"
 
 
-def _copy_weight(job: _Job, out: Source, pred: str) -> None:
+def _copy_weight(job: Job, out: Source, pred: str) -> None:
     """Tell slot `slot` of the ring of all of step `step`, and start to copy the weight's part."""
     out.line("bar = full.index(slot)")
     out.line(f"mbarrier.expect(bar, {job.bytes}{pred})")
     for i, (name, (first, _)) in enumerate(zip(job.rights, job.parts, strict=True)):
         column = f"column_tile * {job.tile.columns}" + (f" + {first}" if first else "")
-        at = f"{column}, step * {depth_of(job.dtype)}"
+        at = f"{column}, step * {job.step}"
         out.line(f"copy_box(map{1 + i}, [{at}], bar, {name}.index(slot){pred})")
 
 
-def _copy_left(job: _Job, out: Source, pred: str) -> None:
+def _copy_left(job: Job, out: Source, pred: str) -> None:
     """Start to copy the other part, that of a placed tile."""
     at = job.left.coordinates(out)
     out.line(f"copy_box(map0, [{at}], full.index(slot), left.index(slot){pred})")
 
 
-def _place(job: _Job, out: Source, rows: bool = True) -> None:
+def _place(job: Job, out: Source, rows: bool = True) -> None:
     """Write where tile `tile` lies; rows: among the rows too. Tiles that run together share what is
     larger: rows of the left operand, or columns of a weight that no cache holds."""
     count = job.w.number(job.left.count)
-    by_columns = job.left.steps * DEPTH_BYTES * job.left.columns > CACHED
+    by_columns = job.left.steps * job.tile.depth * job.left.columns > CACHED
     out.line(f"column_tile = tile {f'// {count}' if by_columns else f'% {job.column_tiles}'}")
     if rows:
         out.line(f"row_tile = tile {f'% {count}' if by_columns else f'// {job.column_tiles}'}")
         job.left.place(job.w, out)
 
 
-def _scope(job: _Job, part: int, layout: str) -> tuple[Scope, Val]:
+def _scope(job: Job, part: int, layout: str) -> tuple[Scope, Val]:
     """What the epilogue's leaves are in a part of a placed tile, and the numbers of its rows."""
     w, (first, t) = job.w, job.parts[part]
     count = product(w.kernel.output.shape)
@@ -212,7 +130,7 @@ def _scope(job: _Job, part: int, layout: str) -> tuple[Scope, Val]:
     return Scope(dict(enumerate([*axes, column])), mask, parts=parts), row
 
 
-def _scopes(job: _Job) -> list[tuple[Scope, Val]]:
+def _scopes(job: Job) -> list[tuple[Scope, Val]]:
     """Those of all parts, with what their epilogues load on its way."""
     found = [_scope(job, i, _layout(i)) for i in range(len(job.parts))]
     for scope, _ in found:
@@ -224,7 +142,7 @@ def _layout(part: int) -> str:
     return f"layout{part}" if part else "layout"
 
 
-def _multiply(job: _Job, slot: str, wait: str) -> list[str]:
+def _multiply(job: Job, slot: str, wait: str) -> list[str]:
     """One step: wait for its copies, multiply, and let the step before it finish."""
     count = len(job.parts)
     sums = ", ".join(f"acc{i}" for i in range(count))
@@ -239,19 +157,19 @@ def _multiply(job: _Job, slot: str, wait: str) -> list[str]:
     return [*lines, f"{sums} = warpgroup_mma_wait({count}, deps=[{sums}])"]
 
 
-def _matrix(job: _Job, slot: str) -> str:
+def _matrix(job: Job, slot: str) -> str:
     """The left operand in a slot; a box of pixels is taken for rows of a matrix."""
     if len(job.left.map().box) == 2:
         return slot
-    shape = [job.tile.rows, depth_of(job.dtype)]
+    shape = [job.tile.rows, job.step]
     return f"rows_of({slot}, {shape}, {_operand(job, 2)})"
 
 
-def _accumulators(job: _Job) -> None:
+def _accumulators(job: Job) -> None:
     for i, (_, t) in enumerate(job.parts):
         instruction = [16, t.columns, 32 // job.dtype.itemsize]
         layout = f"gl.NVMMADistributedLayout([3, 0], [{t.warps}, 1], {instruction})"
-        job.w.line(f"acc{i} = gl.zeros([{t.rows}, {t.columns}], gl.float32, {layout})")
+        job.w.line(f"acc{i} = gl.zeros([{t.rows}, {t.columns}], gl.{job.sums}, {layout})")
 
 
 def is_ragged(kernel: AnchorKernel) -> bool:
@@ -262,10 +180,11 @@ def is_ragged(kernel: AnchorKernel) -> bool:
     return isinstance(columns, int) and columns * kernel.output.dtype.itemsize % 4 != 0
 
 
-def _layouts(job: _Job) -> list[str]:
+def _layouts(job: Job) -> list[str]:
     """The layout of the accumulators, and one with a warp along every row."""
     found = [
-        f"{_layout(i)}: gl.constexpr = {spread_layout(t)}" for i, (_, t) in enumerate(job.parts)
+        f"{_layout(i)}: gl.constexpr = {spread_layout(t, job.run)}"
+        for i, (_, t) in enumerate(job.parts)
     ]
     if is_ragged(job.w.kernel):
         warps = job.tile.warps
@@ -274,13 +193,13 @@ def _layouts(job: _Job) -> list[str]:
     return found
 
 
-def _finish(job: _Job, scopes: Sequence[tuple[Scope, Val]]) -> None:
+def _finish(job: Job, scopes: Sequence[tuple[Scope, Val]]) -> None:
     """The epilogue on the accumulators, and its stores."""
     w = job.w
     sums = ", ".join(f"acc{i}" for i in range(len(job.parts)))
     w.line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
     for i, ((_, t), (scope, row)) in enumerate(zip(job.parts, scopes, strict=True)):
-        out = w.a.put(spread(t, f"acc{i}", _layout(i)), "float32")
+        out = w.a.put(spread(t, f"acc{i}", _layout(i), job.run), job.sums)
         value = w.epilogue(out, scope)
         if is_ragged(w.kernel):
             kind = w.kernel.output.dtype.name
@@ -291,7 +210,7 @@ def _finish(job: _Job, scopes: Sequence[tuple[Scope, Val]]) -> None:
         w.store(at.text, value, scope.mask)
 
 
-def _alone(job: _Job) -> list[str]:
+def _alone(job: Job) -> list[str]:
     """A program a tile. No earlier launch writes weights: their first steps need not wait."""
     w, t = job.w, job.tile
     for text in _layouts(job):
@@ -330,7 +249,7 @@ def _alone(job: _Job) -> list[str]:
     return [*pieces, _function("product", arguments, w.src.lines)]
 
 
-def _specialized(job: _Job) -> list[str]:
+def _specialized(job: Job) -> list[str]:
     """A warp that copies and groups that multiply, over every grid-th tile."""
     t = job.tile
     walk, maps = f"first, pace, {job.pointers}", ", ".join(job.maps)
@@ -352,7 +271,7 @@ def _specialized(job: _Job) -> list[str]:
     ]
 
 
-def _produce(job: _Job) -> list[str]:
+def _produce(job: Job) -> list[str]:
     t, out = job.tile, Source()
     out.line(f"count = ({job.tiles} - first + pace - 1) // pace")
     with out.block(f"for at in range(count * {job.left.steps})"):
@@ -366,7 +285,7 @@ def _produce(job: _Job) -> list[str]:
     return out.lines
 
 
-def _consume(job: _Job) -> list[str]:
+def _consume(job: Job) -> list[str]:
     """The tiles of one group; `me` is its number."""
     w, t = job.w, job.tile
     for text in _layouts(job):

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from braze.codegen.cuda.gluon.layout import DEPTH_BYTES
 from braze.core.dims import Dim, product
-from braze.core.dtypes import BF16, F16, F32
+from braze.core.dtypes import BF16, F16, F32, I8, I32
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import ConvSpec, MatmulSpec
 
+SUMS = {F16: F32, BF16: F32, I8: I32}  # types of operands, and that of their sums
 MOST_ROWS = (1 << 31) - 1  # boxes are counted in 32 bits
 PITCH_BYTES = 16  # tensor maps want rows to begin at multiples of it
 
@@ -57,10 +58,10 @@ class Windows:
     offset: int
 
 
-def product_shape(kernel: AnchorKernel) -> Rows | Windows | str:
-    """`kernel` in these terms, or why the template does not fit."""
+def product_shape(kernel: AnchorKernel, depth: int = DEPTH_BYTES) -> Rows | Windows | str:
+    """`kernel` in these terms, in steps of `depth` bytes; or why the template does not fit."""
     element = kernel.inputs[0].dtype
-    if element not in (F16, BF16) or kernel.inputs[1].dtype is not element:
+    if element not in SUMS or kernel.inputs[1].dtype is not element:
         return f"operands of {element}"
     if 1 not in kernel.constant:
         return "a right operand that is not constant"
@@ -69,10 +70,10 @@ def product_shape(kernel: AnchorKernel) -> Rows | Windows | str:
     if isinstance(spec, MatmulSpec):
         found = _of_matmul(kernel, spec)
     elif isinstance(spec, ConvSpec):
-        found = _of_conv(spec, DEPTH_BYTES // element.itemsize)
+        found = _of_conv(spec, depth // element.itemsize)
     if isinstance(found, str):
         return found
-    if spec.acc is not F32:
+    if spec.acc is not SUMS[element]:
         return f"sums in {spec.acc}"
     rows = found.count if isinstance(found, Rows) else 0
     if isinstance(rows, int) and rows > MOST_ROWS:

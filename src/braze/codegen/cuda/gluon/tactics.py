@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from braze.codegen.cuda.gluon.layout import DEPTH_BYTES, GluonTile, depth_of, gluon_tactic
+from braze.codegen.cuda.gluon.layout import DEPTH_BYTES, GluonTile, gluon_tactic
 from braze.codegen.cuda.gluon.shapes import Rows, Windows, product_shape
 from braze.core.config import Effort
 from braze.core.dims import Dim
 from braze.fusion.kernel import AnchorKernel, Tactic
+from braze.ops.lowering import ConvSpec
 
 MULTIPROCESSORS = 132
 UNKNOWN_ROWS, UNKNOWN_BATCH, UNKNOWN_SIDE = 4096, 8, 28
@@ -31,19 +32,30 @@ TILES = (
 def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tuple[Tactic, ...]:
     """Tiles of a product, ranked by waste and by how they fill the card; none for what the
     template does not take."""
-    shape = product_shape(kernel)
-    if isinstance(shape, str):
-        return ()
     found: list[tuple[float, int, GluonTile]] = []
-    for sizes in TILES:
-        tile = GluonTile(*sizes)
-        if tile.stages * (tile.rows + tile.columns) * DEPTH_BYTES + BARRIERS > shared_bytes:
+    for depth in _depths(kernel):
+        shape = product_shape(kernel, depth)
+        if isinstance(shape, str):
             continue
-        t = tile if isinstance(shape, Rows) else boxed(tile, shape)
-        found.append((_cost(t, shape, depth_of(kernel.inputs[0].dtype)), len(found), t))
+        for sizes in TILES:
+            tile = GluonTile(*sizes, depth=depth)
+            if tile.stages * (tile.rows + tile.columns) * depth + BARRIERS > shared_bytes:
+                continue
+            t = tile if isinstance(shape, Rows) else boxed(tile, shape)
+            cost = _cost(t, shape, tile.steps_of(kernel.inputs[0].dtype)) * depth / DEPTH_BYTES
+            found.append((cost, len(found), t))
     found.sort(key=lambda f: f[:2])
     wanted = 1 if effort.tactics == 1 else 3 * effort.tactics
     return tuple(gluon_tactic(t) for _, _, t in found[:wanted])
+
+
+def _depths(kernel: AnchorKernel) -> tuple[int, ...]:
+    """Bytes of a step: half of what is usual where bytes have so few channels that the other half
+    would be zeros, or pairs of pixels do not fill whole steps."""
+    spec = kernel.spec
+    channels = spec.in_channels if isinstance(spec, ConvSpec) else 0
+    half = kernel.inputs[0].dtype.itemsize == 1 and channels % DEPTH_BYTES == DEPTH_BYTES // 2
+    return (DEPTH_BYTES // 2,) if half and channels < DEPTH_BYTES else (DEPTH_BYTES,)
 
 
 def is_large(kernel: AnchorKernel) -> bool:

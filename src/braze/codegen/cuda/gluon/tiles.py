@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from braze.codegen.cuda.gluon.layout import GluonTile, depth_of
+from braze.codegen.cuda.gluon.layout import SWIZZLES, GluonTile
 from braze.codegen.cuda.gluon.shapes import Rows, Windows
 from braze.codegen.cuda.triton.source import Source, Val
 from braze.codegen.cuda.triton.tile import AnchorWriter, ceil_div
@@ -15,7 +15,6 @@ from braze.core.dims import Dim, product
 from braze.core.dtypes import DType
 from braze.fusion.kernel import TensorMap
 
-SWIZZLE = 3  # CU_TENSOR_MAP_SWIZZLE_128B
 Masked = tuple[list[Val], Val, Val | None]
 
 
@@ -28,7 +27,7 @@ class Tiles(Protocol):
 
     @property
     def steps(self) -> int:
-        """Steps along k, of 128 bytes of a row."""
+        """Steps along k."""
 
     @property
     def count(self) -> Dim:
@@ -70,7 +69,7 @@ class RowTiles:
 
     @property
     def steps(self) -> int:
-        return -(-self.shape.depth // depth_of(self.dtype))
+        return -(-self.shape.depth // self.tile.steps_of(self.dtype))
 
     @property
     def count(self) -> Dim:
@@ -81,15 +80,15 @@ class RowTiles:
         return (*self.shape.sizes, self.shape.count)
 
     def map(self) -> TensorMap:
-        box = (self.tile.rows, depth_of(self.dtype))
+        box = (self.tile.rows, self.tile.steps_of(self.dtype))
         whole = (self.shape.count, self.shape.offset + self.shape.depth)
-        return TensorMap(0, self.dtype, whole, (self.shape.pitch,), box, SWIZZLE)
+        return TensorMap(0, self.dtype, whole, (self.shape.pitch,), box, SWIZZLES[self.tile.depth])
 
     def place(self, w: AnchorWriter, out: Source) -> None:
         out.line(f"first_row = row_tile * {self.tile.rows}")
 
     def coordinates(self, out: Source) -> str:
-        return f"first_row, {self.shape.offset} + step * {depth_of(self.dtype)}"
+        return f"first_row, {self.shape.offset} + step * {self.tile.steps_of(self.dtype)}"
 
     def rows(self, w: AnchorWriter, kind: str, layout: str = "layout") -> Masked:
         row = w.a.put(f"(first_row + {lanes(self.tile.rows, layout)}).to(tl.{kind})", kind)
@@ -120,7 +119,7 @@ class PixelTiles:
     @property
     def blocks(self) -> int:
         """Steps of one tap."""
-        return -(-self.shape.channels // depth_of(self.dtype))
+        return -(-self.shape.channels // self.tile.steps_of(self.dtype))
 
     @property
     def steps(self) -> int:
@@ -142,7 +141,7 @@ class PixelTiles:
         return (self.shape.batch, *self.shape.out, *self.grid)
 
     def map(self) -> TensorMap:
-        s, depth = self.shape, depth_of(self.dtype)
+        s, depth = self.shape, self.tile.steps_of(self.dtype)
         (h, w), pitch, end = s.size, s.pitch, s.offset + s.channels
         shape: tuple[Dim, ...] = (s.batch, h, w, end)
         strides: tuple[Dim, ...] = (h * w * pitch, w * pitch, pitch)
@@ -155,7 +154,7 @@ class PixelTiles:
             shape = (s.batch, h // 2, 2, *shape[2:])
             strides = (strides[0], 2 * w * pitch, *strides[1:])
             box = (self.images, self.tile.height, 1, self.tile.width, depth)
-        return TensorMap(0, self.dtype, shape, strides, box, SWIZZLE)
+        return TensorMap(0, self.dtype, shape, strides, box, SWIZZLES[self.tile.depth])
 
     def place(self, w: AnchorWriter, out: Source) -> None:
         _, high, wide = self.grid
@@ -165,7 +164,7 @@ class PixelTiles:
         out.line(f"side = row_tile % {across} * {self.tile.width}")
 
     def coordinates(self, out: Source) -> str:
-        s, depth = self.shape, depth_of(self.dtype)
+        s, depth = self.shape, self.tile.steps_of(self.dtype)
         taps = math.prod(s.kernel)
         block = f"step % {self.blocks}" if taps > 1 else "step"
         channel = f"{s.offset} + {block} * {depth}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braze.codegen.cuda.triton.arith import TritonArith
+from braze.codegen.cuda.triton.bytes import byte_forms
 from braze.codegen.cuda.triton.halves import short_forms
 from braze.codegen.cuda.triton.scalars import PRIMITIVES, register_type
 from braze.codegen.cuda.triton.source import Val
@@ -63,12 +64,14 @@ class Emitter:
         extents: Mapping[int, Dim],
         roots: Sequence[Expr],
         sizes: Mapping[Dim, str],
+        depth: int | None = None,
     ) -> None:
+        """depth: products of bytes in the sum that the hole is, where it is one."""
         self.a = a
         self.tensors = tensors
         self.extents = extents
         self.guards = load_guards(roots)
-        self.short = short_forms(roots)
+        self.short = {**short_forms(roots), **byte_forms(roots, depth)}
         self.sizes = sizes
 
     def size(self, d: Dim) -> Val:

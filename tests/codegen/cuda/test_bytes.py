@@ -1,0 +1,112 @@
+"""Products of bytes on GPUs: conversions in their epilogues, and cubins of the Gluon forms.
+
+interpreted.py has the results of Triton's templates, tests/gpu/test_bytes.py those on a card.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from braze.codegen.cuda.gluon.layout import GluonTile, spread_order
+from braze.codegen.cuda.gluon.product import gluon_source
+from braze.codegen.cuda.gluon.shapes import product_shape
+from braze.codegen.cuda.gluon.tactics import gluon_tactics
+from braze.codegen.cuda.target import CudaTarget
+from braze.codegen.cuda.triton.bytes import byte_forms, inverse
+from braze.core.config import EFFORTS
+from braze.core.dtypes import F32, I8, I32, U8
+from braze.expr.scalar import binary, cast, const, hole, load, unary
+from braze.ops.quant.linear import saturated
+from tests.codegen.anchors import harness
+from tests.codegen.cuda.bytes import quantized
+
+SHARED = CudaTarget("sm_90", 1).shared_bytes
+
+
+@pytest.mark.parametrize("ends", [(-128, 127), (0, 255)])
+def test_inverses_round_as_quotients_do(ends: tuple[int, int]) -> None:
+    """Near every code's ends, which `inverse` has looked at, and anywhere else."""
+    rng = np.random.default_rng(0)
+    found = 0
+    for scale in (*rng.uniform(1e-3, 1, 200).astype(np.float32), np.float32(0.25)):
+        parts = inverse(float(scale), *ends)
+        if parts is None:
+            continue
+        found += 1
+        x = (rng.uniform(ends[0], ends[1], 20000) * scale).astype(np.float32)
+        x = np.concatenate([x, (np.arange(ends[0], ends[1]) + 0.5).astype(np.float32) * scale])
+        first, second = (np.float32(p) for p in parts)
+        # the sum of the exact product and a float32 has few enough bits for float64
+        got = x.astype("f8") * float(first) + (x * second).astype("f8")
+        want = np.rint(x / scale)
+        np.testing.assert_array_equal(np.rint(got.astype(np.float32)), want, str(scale))
+    assert found > 150  # few scales have a quotient that the parts would miss
+
+
+def test_which_scales_have_no_inverse() -> None:
+    assert inverse(2.0**-70, -128, 127) is None
+    assert inverse(0.0, -128, 127) is None
+    assert inverse(-0.5, -128, 127) is None
+    assert inverse(float("nan"), -128, 127) is None
+
+
+def test_which_conversions_take_the_forms() -> None:
+    x = load(0, (), F32)
+    q = unary("round", binary("div", x, const(0.5, F32)))
+    code = saturated(q, I8, 8)
+    assert byte_forms([code], None)[code][1] == x
+    by_data = saturated(unary("round", binary("div", x, load(1, (), F32))), I8, 8)
+    assert byte_forms([by_data], None)[by_data][1] == by_data.args[0].args[1].args[1].args[0]
+    for other in (cast(q, I8), saturated(q, I8, 4), saturated(x, U8, 8)):
+        assert other not in byte_forms([other], None)
+    total = cast(hole(0, I32), F32)
+    assert total in byte_forms([total], 256)
+    assert total not in byte_forms([total], 257)
+    assert total not in byte_forms([total], None)
+    assert cast(load(0, (), I32), F32) not in byte_forms([cast(load(0, (), I32), F32)], 1)
+
+
+@pytest.mark.parametrize("run", [8, 16])
+def test_weights_stand_in_the_order_of_the_registers(run: int) -> None:
+    order = spread_order(128, run)
+    assert sorted(order) == list(range(128))
+    for q in range(4):
+        own = [8 * j + 2 * q + e for j in range(16) for e in (0, 1)]
+        runs = order[own].reshape(-1, run)
+        assert (runs == runs[:, :1] + np.arange(run)).all()
+        assert list(runs[:, 0]) == list(range(run * q, 128, 4 * run))
+
+
+FORMS = [
+    ("sums", GluonTile(64, 64, 4, 4, 0)), ("bytes", GluonTile(128, 64, 4, 4, 2)),
+    ("residual", GluonTile(128, 256, 8, 4, 1)), ("residual", GluonTile(64, 192, 4, 6, 2)),
+    ("residual", GluonTile(64, 32, 4, 4, 0)), ("bytes", GluonTile(128, 64, 4, 4, 0, 4, 4, 64)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "tile"), FORMS)
+def test_forms_compile(kind: str, tile: GluonTile) -> None:
+    from braze.codegen.cuda.triton.cubin import compile_source
+
+    pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+    kernel = quantized(harness.matmul((), 200, 160, 320), kind)
+    if tile.height > 1:
+        kernel = quantized(harness.conv(2, 9, 9, (64, 96), (3, 3), pads=(1,) * 4), kind)
+    done = compile_source(gluon_source(kernel, tile), 90)
+    assert done.metadata.shared <= SHARED
+    assert "wgmma.mma_async.sync.aligned" in done.asm["ptx"] and ".s32.s8.s8" in done.asm["ptx"]
+    # 16 codes of a thread are one store
+    assert ("st.global.v4" in done.asm["ptx"]) or kind == "sums" or tile.columns == 32
+
+
+def test_which_steps_they_take() -> None:
+    """64 channels are one step of half the size."""
+    for channels, depths in ((64, {64}), (128, {128}), (256, {128}), (48, {128})):
+        kernel = quantized(harness.conv(32, 28, 28, (channels, 64), (1, 1)))
+        found = gluon_tactics(kernel, SHARED, EFFORTS[5])
+        assert {int(t["depth"]) for t in found} == depths
+    assert "16 bytes" in str(product_shape(quantized(harness.matmul((), 32, 48, 72))))
+    strided = quantized(harness.conv(2, 8, 8, (64, 64), (3, 3), strides=(2, 2)))
+    assert "no whole steps" in str(product_shape(strided))
+    assert not isinstance(product_shape(strided, 64), str)

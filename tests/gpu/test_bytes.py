@@ -1,0 +1,96 @@
+"""Products of bytes on the GPU: the same bits as the reference, by every template and library."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from braze.codegen.cuda.driver import find_card
+from braze.codegen.cuda.gluon.layout import GluonTile
+from braze.codegen.cuda.gluon.product import gluon_source
+from braze.codegen.cuda.gluon.tactics import TILES
+from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.cuda.triton.conv import conv_source
+from braze.codegen.cuda.triton.matmul import matmul_source
+from braze.codegen.cuda.triton.nests import TritonSource
+from braze.codegen.cuda.triton.stem import stem_sources
+from braze.codegen.cuda.triton.tile import Tile
+from braze.codegen.reference.run import run_kernel
+from braze.core.dims import sym
+from braze.fusion.kernel import AnchorKernel
+from tests.codegen.anchors import harness
+from tests.codegen.anchors.windows import BOXED, Window
+from tests.codegen.cuda.bytes import drawn, quantized
+from tests.gpu.launching import run
+
+M = sym("m")
+CARD = find_card()
+pytestmark = pytest.mark.skipif(CARD is None, reason="no GPU")
+hopper = pytest.mark.skipif(
+    CARD is None or CARD.capability != "sm_90", reason="the Gluon templates are for sm_90"
+)
+KINDS = ["sums", "bytes", "residual"]
+ALONE, TWO = GluonTile(64, 64, 4, 4, 0), GluonTile(64, 64, 4, 8, 2)
+
+
+def check(kernel: AnchorKernel, sources: tuple[TritonSource, ...], env: dict[str, int]) -> None:
+    """Bit for bit, and not all codes are the ends of the range."""
+    inputs = drawn(kernel, env)
+    (want,) = run_kernel(kernel, inputs, env)
+    assert len(np.unique(want)) > 20
+    arrays = list(inputs)
+    for slot, packing in sources[-1].packings:
+        arrays[slot] = pack_constant(arrays[slot], packing)
+    (got,), status = run(sources, arrays, [kernel.output], env)
+    assert status == 0
+    np.testing.assert_array_equal(got, want)
+
+
+@hopper
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tile", [ALONE, TWO], ids=["alone", "turns"])
+def test_rows(kind: str, tile: GluonTile) -> None:
+    for rows, columns, depth in ((M, 160, 336), (70, 72, 64), (200, 128, 512)):
+        kernel = quantized(harness.matmul((), rows, columns, depth), kind)
+        check(kernel, (gluon_source(kernel, tile),), {"m": 77})
+
+
+@hopper
+@pytest.mark.parametrize("depth", [128, 64])
+@pytest.mark.parametrize("sizes", TILES)
+def test_every_tile(sizes: tuple[int, int, int, int, int], depth: int) -> None:
+    plain = harness.conv(M, 14, 13, (64, 96), (3, 3), pads=(1, 1, 1, 1))
+    kernel = quantized(plain, "residual")
+    tile = replace(GluonTile(*sizes, depth=depth), height=4, width=4)
+    check(kernel, (gluon_source(kernel, tile),), {"m": 3})
+
+
+@hopper
+@pytest.mark.parametrize(("size", "window", "box"), BOXED, ids=str)
+def test_windows(size: tuple[int, int], window: Window, box: tuple[int, int]) -> None:
+    # pairs of pixels must have whole steps of bytes
+    channels = (128 if max(window.strides) > 1 else 48, window.channels[1])
+    kernel = quantized(replace(window, channels=channels).conv(M, *size), "residual")
+    for tile in (ALONE, TWO):
+        boxed = replace(tile, height=box[0], width=box[1])
+        check(kernel, (gluon_source(kernel, boxed),), {"m": 3})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("split", [1, 3])
+def test_triton(kind: str, split: int) -> None:
+    tile = Tile(32, 64, 32, 4, 2, split=split)
+    kernel = quantized(harness.matmul((), 70, 72, 144), kind)
+    check(kernel, (matmul_source(kernel, tile),), {})
+    kernel = quantized(harness.conv(2, 9, 11, (48, 40), (3, 3), pads=(1, 1, 1, 1)), kind)
+    check(kernel, (conv_source(kernel, tile),), {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stems(kind: str) -> None:
+    plain = harness.conv(2, 32, 48, (3, 64), (7, 7), strides=(2, 2), pads=(3, 3, 3, 3))
+    kernel = quantized(plain, kind)
+    for tile in (Tile(64, 64, 64, 4, 3), Tile(128, 64, 128, 4, 2), Tile(32, 32, 32, 4, 2)):
+        check(kernel, stem_sources(kernel, tile), {})
