@@ -75,6 +75,18 @@ def test_products(rows: Dim, kind: str, dtype: DType) -> None:
     every_tactic(kernel, harness.random_inputs(kernel, env), env)
 
 
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize(
+    ("turned", "columns", "depth", "kind"),
+    [(False, 45, 331, "residual"), (True, 1003, 2048, "bias"), (False, 512, 5632, "relu")],
+)
+def test_products_of_one_row(
+    turned: bool, columns: int, depth: int, kind: str, dtype: DType
+) -> None:
+    kernel = typed(harness.matmul((1,), 1, columns, depth, turned=turned, kind=kind), dtype)
+    every_tactic(kernel, harness.random_inputs(kernel, {}), {})
+
+
 @pytest.mark.parametrize(("shared", "turned"), [(False, True), (True, False)])
 def test_batches_of_products(shared: bool, turned: bool) -> None:
     kernel = harness.matmul((2, 3), M, 40, 65, shared=shared, turned=turned, kind="residual")

@@ -27,6 +27,7 @@ def families() -> list[tuple[str, AnchorKernel]]:
     split = typed(harness.conv(1, 7, 7, (64, 24), (3, 3), kind="residual"), F16)
     window = harness.conv(n, 9, 9, (24, 24), (3, 3), groups=24, kind="residual")
     found += [("folded stem", folded), ("split conv", split), ("window", typed(window, BF16))]
+    found.append(("split row", typed(harness.matmul((1,), 1, 40, 70, kind="residual"), F16)))
     select = SelectSpec((4, n), 1, 3, True)
     output = TensorSpec(I64, select.out_shape)
     found.append(("select", AnchorKernel(select, (TensorSpec(F32, (4, n)),), output, hole(0, I64))))

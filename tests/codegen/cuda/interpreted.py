@@ -18,6 +18,7 @@ from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
+from braze.codegen.cuda.triton.row import RowTile, row_of, row_source
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
@@ -86,6 +87,24 @@ def test_products(
     kernel = typed(kernel, dtype)
     env = {"m": 17}
     _compare(kernel, harness.random_inputs(kernel, env), env, split)
+
+
+@pytest.mark.parametrize("kind", [k for k in harness.EPILOGUES if k != "exp"])
+@pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
+@pytest.mark.parametrize(("turned", "depth"), [(False, 331), (True, 331), (True, 336)])
+def test_products_of_one_row(dtype: DType, kind: str, turned: bool, depth: int) -> None:
+    """Columns and steps that end within a tile; lines that are laid out anew, and as they are."""
+    kernel = typed(harness.matmul((1,), 1, 45, depth, turned=turned, kind=kind), dtype)
+    row = row_of(kernel)
+    assert row is not None and row.packed is (depth % 8 > 0 or not turned)
+    inputs = harness.random_inputs(kernel, {})
+    stored = list(inputs)
+    source = row_source(kernel, RowTile(4, 128, 4, early=not turned))
+    for slot, packing in source.packings:
+        stored[slot] = pack_constant(stored[slot], packing)
+    (got,), status = run([source], stored, [kernel.output], {})
+    assert status == 0
+    kernel_bound(kernel, {}).check(got, run_kernel(kernel, inputs, {})[0])
 
 
 @pytest.mark.parametrize(

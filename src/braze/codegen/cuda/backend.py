@@ -25,6 +25,8 @@ from braze.codegen.cuda.libraries.tactics import (
 )
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.products import product_tactics
+from braze.codegen.cuda.row_tactics import TEMPLATE as ROW
+from braze.codegen.cuda.row_tactics import row_tactics, row_tile
 from braze.codegen.cuda.tactics import (
     attention_tactics,
     nest_blocks,
@@ -48,6 +50,7 @@ from braze.codegen.cuda.triton.cubin import (
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, sources_of_nests
 from braze.codegen.cuda.triton.pool import compile_all
+from braze.codegen.cuda.triton.row import row_source
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.stem import folds, stem_sources
 from braze.codegen.cuda.triton.tile import Tile
@@ -182,6 +185,7 @@ class CudaBackend:
             own = gluon_tactics(kernel, self.target.shared_bytes, effort)
             first = effort.estimate and is_large(kernel)
             found = own + found if first else found + own
+        found = row_tactics(kernel, effort) + found
         if self.can_measure() and effort.measure:  # nothing else tells which algorithm is fast
             found += library_tactics(kernel, effort)
         return found
@@ -263,6 +267,8 @@ class CudaBackend:
         if tactic.template == short_attention.TEMPLATE:
             tile = short_attention.head_tile(tactic)
             return (short_attention.short_attention_source(kernel, tile),)
+        if tactic.template == ROW:
+            return (row_source(kernel, row_tile(tactic)),)
         if tactic.template == "gluon":
             return (gluon_source(kernel, gluon_tile(tactic)),)
         if tactic.template in LIBRARIES:

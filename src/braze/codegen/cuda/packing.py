@@ -24,6 +24,8 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
     if packing.kind == "rows":
         weight = array.T[..., None] if parameters["turned"] else array
         return pack_rows(weight, parameters["block"], parameters["depth"], parameters["run"])
+    if packing.kind == "lines":
+        return pack_lines(array.T if parameters["turned"] else array, parameters["pitch"])
     if packing.kind == "cast":
         return array.astype(packing.dtype.numpy).reshape(-1)
     if packing.kind == "channels last":  # [K, C/g, *kernel] -> [K][tap][C/g]
@@ -45,6 +47,13 @@ def pack_taps(weight: NDArray[Any], taps: int, channels: int, length: int) -> ND
     rows = np.zeros((out_channels, length), weight.dtype)
     rows[:, : taps * channels] = whole.reshape(out_channels, -1)
     return rows.reshape(-1)
+
+
+def pack_lines(weight: NDArray[Any], pitch: int) -> NDArray[Any]:
+    """[columns, depth] -> lines of `pitch` elements with zeros behind the last, flat."""
+    lines = np.zeros((len(weight), pitch), weight.dtype)
+    lines[:, : weight.shape[1]] = weight
+    return lines.reshape(-1)
 
 
 def pack_rows(weight: NDArray[Any], block: int, depth: int, run: int = RUN) -> NDArray[Any]:
