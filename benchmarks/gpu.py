@@ -1,80 +1,63 @@
 #!/usr/bin/env python3
 """Time float16 networks in braze and in torch.compile on one NVIDIA GPU, in turns.
 
-    python benchmarks/gpu.py [NETWORK:BATCH ...] [--peers NAME,NAME] [--layers 20]
+    python benchmarks/gpu.py [--only NETWORK[:BATCH],...] [--peers NAME,NAME] [--layers 20]
 
 Networks: resnet50 mobilenetv2 convnext_t vit_b16 bert_base gpt2, the last two of 128 tokens, and
 llama, one step of a decoder. braze builds them from ONNX files that this script exports;
 torch.compile gets the same module with fused attention, channels last and frozen weights. Inputs
-lie on the device. Engines take turns in short bursts, so that a card whose clock drifts slows all
-of them alike: what counts is the ratio within one run. Outputs are compared with the float32
-module, because a fast wrong answer is worth nothing. The floor is the time of the bytes and
-operations that the plan's kernels cannot do without, at the card's measured ceilings. Needs torch,
-transformers and onnxscript.
+lie on the device. All contestants are made side by side, each in a process of its own, as cores of
+the host are free; then one network after the other is timed. Its engines take turns in short
+bursts, so that a card whose clock drifts slows all of them alike: what counts is the ratio within
+one run. Outputs are compared with the float32 module, because a fast wrong answer is worth
+nothing. The floor is the time of the bytes and operations that the plan's kernels cannot do
+without, at the card's measured ceilings. Needs torch, transformers and onnxscript, and torchvision
+for the peer of that name (which only vit_b16 has).
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import math
+import multiprocessing
+import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-import gpu_layers
-import torch
-from gpu_networks import NETWORKS, first, reference
+from gpu_contestants import BRAZE, PEERS, Facts, Order, serve
 
-import braze
-from braze.core.trace import Trace
-
-CLOSING = (
+CASES = (
     "resnet50:1", "resnet50:32", "resnet50:128", "bert_base:1", "bert_base:32", "vit_b16:1",
     "vit_b16:32", "mobilenetv2:1", "mobilenetv2:32", "convnext_t:1", "convnext_t:32", "gpt2:1",
     "gpt2:32",
 )  # fmt: skip
-LEAST_STAGE_S = 0.2  # shorter ones are not reported
-BURST, UNCOUNTED, ROUNDS = 20, 5, 5
-# torch.compile by name: what mode="reduce-overhead" sets, with weights folded and laid out while
-# compiling, and with weights as they are; and without CUDA graphs
-PEERS = {
-    "reduce-overhead": {"triton.cudagraphs": True, "freezing": True},
-    "unfrozen": {"triton.cudagraphs": True, "freezing": False},
-    "default": {"triton.cudagraphs": False, "freezing": True},
-}
-Times = Callable[[int], list[float]]  # milliseconds of so many runs
+DECODER = "llama:1"  # has a bound of its own
+BURST, ROUNDS = 30, 5
+BUILD_CORES = 4  # of the host for a build of braze; a peer takes one
+ONLY = {"torchvision": "vit_b16"}  # peers that one network has
 
 
 @dataclass
 class Result:
-    """One network at one batch size; times are median milliseconds of a run, peers by mode.
-
-    kernels_ms: the sum of the kernels' times on the card; in_place: kernels whose tactic is not the
-    fastest alone but the one that makes the network faster; build_s, rebuild_s: without and with
-    the timing cache; stages_s: where the first went.
-    """
+    """One network at one batch size; times are median milliseconds of a run, peers by name."""
 
     case: str
     braze_ms: float = math.nan
-    floor_ms: float = math.nan
-    build_s: float = math.nan
-    rebuild_s: float = math.nan
-    error: float = math.nan
-    kernels: int = 0
-    kernels_ms: float = math.nan
-    in_place: int = 0
-    stages_s: dict[str, float] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     peers_ms: dict[str, float] = field(default_factory=dict)
-    peer_build_s: dict[str, float] = field(default_factory=dict)
-    peer_error: float = math.nan
-    failed: str = ""
+    peer_facts: dict[str, Facts] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # sentences, by contestant
 
     @property
     def ratio(self) -> float:
@@ -82,174 +65,118 @@ class Result:
         return min(self.peers_ms.values(), default=math.nan) / self.braze_ms
 
 
-def relative(got: torch.Tensor, want: torch.Tensor) -> float:
-    """Relative L2 error; infinite where numbers became none."""
-    if not bool(torch.isfinite(got).all()):
-        return math.inf
-    return float((got.double() - want.double()).norm() / want.double().norm())
+class Process:
+    """A contestant, seen from here."""
+
+    def __init__(self, order: Order) -> None:
+        spawning = multiprocessing.get_context("spawn")
+        self.order = order
+        self.pipe: Connection
+        self.pipe, theirs = spawning.Pipe()
+        self._process = spawning.Process(target=serve, args=(order, theirs), daemon=False)
+        self._process.start()
+        theirs.close()
+
+    def answer(self) -> Any:
+        """What it says next; a sentence where it says nothing any more."""
+        try:
+            return self.pipe.recv()
+        except EOFError:
+            return "its process has ended"
+
+    def ask(self, count: int) -> Any:
+        """The answer to a number of runs."""
+        self.pipe.send(count)
+        return self.answer()
+
+    def end(self) -> None:
+        """End it, and what it has started."""
+        pid = self._process.pid
+        try:
+            if pid is not None:
+                os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has ended, or has not begun
+            self._process.kill()
+        self._process.join()
 
 
-def event_times(run: Callable[[], Any], count: int) -> list[float]:
-    """Milliseconds of each run between two events of the current stream."""
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
-    for start, end in events:
-        start.record()
-        run()
-        end.record()
-    torch.cuda.synchronize()
-    return [start.elapsed_time(end) for start, end in events]
+def prepare(
+    wanted: Sequence[tuple[str, str]], args: argparse.Namespace, deadline: float
+) -> Iterator[tuple[Process, Any]]:
+    """Every contestant with its first answer, as they come; in order, as cores are free."""
+    free = sorted(os.sched_getaffinity(0))
+    waiting, running = list(wanted), dict[Connection, Process]()
+    while waiting or running:
+        while waiting:
+            case, name = waiting[0]
+            need = min(BUILD_CORES, max(1, len(os.sched_getaffinity(0)) // 2))
+            need = need if name == BRAZE else 1
+            if len(free) < need:
+                break
+            taken, free = tuple(free[:need]), free[need:]
+            waiting.pop(0)
+            order = Order(case, name, args.folder, taken, args.level, args.layers, args.rebuild)
+            process = Process(order)
+            running[process.pipe] = process
+        ready = wait(list(running), timeout=max(0.0, min(deadline - time.monotonic(), 1e6)))
+        for pipe in ready:
+            assert isinstance(pipe, Connection)
+            process = running.pop(pipe)
+            free += process.order.cores
+            yield process, process.answer()
+        if not ready:  # the deadline has passed
+            for process in running.values():
+                process.end()
+                yield process, "not ready in time"
+            return
 
 
-class Contestant:
-    """braze: an engine on device memory and a stream of torch."""
-
-    def __init__(
-        self, engine: braze.Engine, feed: Mapping[str, torch.Tensor], **options: int
-    ) -> None:
-        self.context = engine.create_context(**options)
-        self.stream, self.feed = torch.cuda.Stream(), feed
-        for name, x in feed.items():
-            self.context.set_input_shape(name, tuple(x.shape))
-            self.context.bind(name, x)
-        device = next(iter(feed.values())).device
-        self.outputs = {}
-        for out in engine.outputs:
-            y = torch.zeros(self.context.shape(out.name), dtype=torch.float16, device=device)
-            self.context.bind(out.name, y)
-            self.outputs[out.name] = y
-        torch.cuda.synchronize()
-        self.run()
-        self.context.synchronize()
-
-    def run(self) -> None:
-        """Put a run on the stream."""
-        self.context.enqueue(self.stream)
-
-    def times(self, count: int) -> list[float]:
-        """Milliseconds of each run on the card."""
-        with torch.cuda.stream(self.stream):
-            found = event_times(self.run, count)
-        self.context.synchronize()
-        return found
+@contextmanager
+def alone(lock: Path | None) -> Iterator[None]:
+    """While nobody else who takes this lock uses the card."""
+    if lock is None:
+        yield
+        return
+    with lock.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-def compiled_peer(
-    module: torch.nn.Module, feed: Sequence[torch.Tensor], mode: str
-) -> Callable[[], Any]:
-    """The module by torch.compile, warmed up. Options, unlike modes, live side by side."""
-    run = torch.compile(module, options=PEERS[mode])
-    with torch.inference_mode():
-        for _ in range(3):
-            run(*feed)
-    torch.cuda.synchronize()
-    return lambda: run(*feed)
-
-
-def peers(
-    case: str, feed: Sequence[torch.Tensor], modes: Sequence[str], r: Result
-) -> dict[str, Times]:
-    """Ways to time the peers; notes their build times and the error of the last."""
-    network = NETWORKS[case.partition(":")[0]]
-    found: dict[str, Times] = {}
-    if not modes:
-        return found
-    module = network.module("sdpa").half().cuda()
-    if network.is_image:
-        module = module.to(memory_format=torch.channels_last)
-        feed = [x.to(memory_format=torch.channels_last) for x in feed]
-    want = reference(module, feed)
-    for mode in modes:
-        start = time.perf_counter()
-        run = compiled_peer(module, feed, mode)
-        r.peer_build_s[mode] = time.perf_counter() - start
-        with torch.inference_mode():
-            r.peer_error = relative(first(run()), want)
-
-        def times(count: int, run: Callable[[], Any] = run) -> list[float]:
-            with torch.inference_mode():
-                return event_times(run, count)
-
-        found[mode] = times
-    return found
-
-
-def build(
-    case: str, folder: Path, options: argparse.Namespace, r: Result
-) -> tuple[braze.Engine, dict[str, torch.Tensor]]:
-    """Export and build; with --rebuild also again, with the timing cache of the first build."""
-    name, _, batch = case.partition(":")
-    network = NETWORKS[name]
-    path = folder / f"{name}-{batch}.onnx"
-    if not path.exists():
-        network.export(int(batch), path, "cuda")
-    cache = folder / f"{name}-{batch}-{options.level}.times"
-    how: dict[str, Any] = {
-        "target": "cuda", "optimization_level": options.level, "timing_cache": cache,
-    }  # fmt: skip
-    start = time.perf_counter()
-    trace = Trace()
-    engine = braze.build(str(path), trace=trace, **how)
-    r.build_s = time.perf_counter() - start
-    r.stages_s = {name: round(s, 2) for name, s in trace.seconds.items() if s > LEAST_STAGE_S}
-    if options.rebuild:
-        start = time.perf_counter()
-        engine = braze.build(str(path), **how)
-        r.rebuild_s = time.perf_counter() - start
-    return engine, dict(zip(network.inputs, network.feed(int(batch), "cuda"), strict=True))
-
-
-def own(case: str, folder: Path, options: argparse.Namespace, r: Result) -> Times:
-    """braze's engine, ready to be timed; notes all that is known of it."""
-    engine, feed = build(case, folder, options, r)
-    contestant = Contestant(engine, feed)
-    name, _, batch = case.partition(":")
-    network = NETWORKS[name]
-    want = reference(network.module("eager").half().cuda(), list(feed.values()))
-    r.error = relative(contestant.outputs[network.outputs[0]], want)
-    r.kernels = len(engine.plan.steps)
-    decisions = engine.plan.record["decisions"]
-    r.in_place = sum(d["kind"] == "in_place" for d in decisions)
-    path = folder / f"{name}-{batch}.onnx"
-    one_stream = Contestant(engine, feed, extra_streams=0)
-    table = gpu_layers.layer_table(path, engine, one_stream.context, feed, options.level)
-    r.floor_ms = sum(row.floor_us for row in table) / 1e3
-    r.kernels_ms = sum(row.us for row in table) / 1e3
-    if options.layers:
-        print("\n".join([case, *gpu_layers.lines(table, options.layers)]), flush=True)
-    return contestant.times
-
-
-def compete(case: str, folder: Path, modes: Sequence[str], options: argparse.Namespace) -> Result:
-    """Build all, then time them in turns."""
-    name, _, batch = case.partition(":")
-    r = Result(case)
-    contestants = {} if options.only_peers else {"braze": own(case, folder, options, r)}
-    contestants |= peers(case, NETWORKS[name].feed(int(batch), "cuda"), modes, r)
-    times: dict[str, list[float]] = {engine: [] for engine in contestants}
-    for _ in range(options.rounds):
-        for engine, run in contestants.items():
-            run(UNCOUNTED)
-            times[engine] += run(BURST)
-    r.peers_ms = {engine: statistics.median(ms) for engine, ms in times.items()}
-    r.braze_ms = r.peers_ms.pop("braze", math.nan)
-    return r
+def compete(result: Result, contestants: Sequence[Process], rounds: int) -> None:
+    """Let the contestants of a case run in turns, and ask braze for its kernels."""
+    times: dict[str, list[float]] = {p.order.name: [] for p in contestants}
+    for _ in range(rounds):
+        for p in contestants:
+            found = p.ask(BURST)
+            if isinstance(found, str):
+                result.failed[p.order.name] = found
+                times.pop(p.order.name, None)
+                return
+            times[p.order.name] += found
+    result.peers_ms = {name: statistics.median(ms) for name, ms in times.items()}
+    result.braze_ms = result.peers_ms.pop(BRAZE, math.nan)
+    for p in contestants:
+        if p.order.name == BRAZE:
+            found = p.ask(0)
+            result.facts = found if isinstance(found, Facts) else result.facts
 
 
 def line(r: Result) -> str:
     """One row of the report."""
-    if r.failed:
-        return f"{r.case:<15} FAILED {r.failed[:300]}"
-    others = ", ".join(
-        f"{m} {ms:.3f} ({r.peer_build_s.get(m, 0):.0f} s)" for m, ms in r.peers_ms.items()
-    )
+    others = []
+    for name, ms in r.peers_ms.items():
+        known = r.peer_facts[name]
+        others.append(f"{name} {ms:.3f} ({known.build_s:.0f} s, error {known.error:.0e})")
+    others += [f"{name} FAILED: {why[:300]}" for name, why in r.failed.items()]
+    f = r.facts
     return "  ".join((
         f"{r.case:<15} {r.braze_ms:8.3f} ms",
         f"ratio {r.ratio:5.2f}",
-        f"{r.braze_ms / r.floor_ms:5.2f} x floor {r.floor_ms:.3f}",
-        f"{r.kernels} kernels {r.kernels_ms:.3f} ms ({r.in_place} in place)",
-        f"build {r.build_s:.1f}/{r.rebuild_s:.1f} s",
-        f"error {r.error:.1e} (peer {r.peer_error:.1e})",
-        others,
+        f"{r.braze_ms / f.floor_ms:5.2f} x floor {f.floor_ms:.3f}",
+        f"{f.kernels} kernels {f.kernels_ms:.3f} ms ({f.in_place} in place)",
+        f"build {f.build_s:.1f}/{f.rebuild_s:.1f} s",
+        f"error {f.error:.1e}",
+        *others,
     ))  # fmt: skip
 
 
@@ -259,22 +186,27 @@ def geometric_mean(results: Sequence[Result]) -> float:
     return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else math.nan
 
 
-def known_peers(path: Path | None) -> Mapping[str, dict[str, float]]:
-    """Peers' times of an earlier run, by case."""
-    if path is None:
-        return {}
-    return {r["case"]: r["peers_ms"] for r in json.loads(path.read_text())}
+def chosen(only: str) -> list[str]:
+    """Cases by name: a network stands for all its batches, an unknown batch for itself."""
+    every = [*CASES, DECODER]
+    if not only:
+        return every
+    found: dict[str, None] = {}
+    for name in only.split(","):
+        same = [c for c in every if name in (c, c.partition(":")[0])]
+        found.update(dict.fromkeys(same or [name]))
+    return list(found)
 
 
-def main() -> int:
-    """Command line."""
+def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("cases", nargs="*", default=CLOSING, help="NETWORK:BATCH")
+    parser.add_argument("--only", default="", help="NETWORK[:BATCH],...; all without")
     parser.add_argument("--level", type=int, default=3, help="optimization level")
     parser.add_argument(
-        "--peers", default="reduce-overhead,unfrozen", help=f"of {', '.join(PEERS)}; '' for none"
-    )
-    parser.add_argument("--peers-from", type=Path, help="peers' times of an earlier --json")
+        "--peers", default="reduce-overhead,unfrozen,torchvision",
+        help=f"of {', '.join(PEERS)}; '' for none",
+    )  # fmt: skip
     parser.add_argument(
         "--layers", type=int, default=0, help="also print so many layers by lost time"
     )
@@ -282,37 +214,57 @@ def main() -> int:
     parser.add_argument("--rebuild", action="store_true", help="build again with the timing cache")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument(
-        "--deadline", type=float, default=math.inf, help="start no case after seconds"
-    )
+        "--ready-within", type=float, default=math.inf,
+        help="seconds, after which what is not ready is left out",
+    )  # fmt: skip
+    parser.add_argument("--lock", type=Path, help="a file that is locked while times are taken")
     parser.add_argument("--folder", type=Path, help="keeps ONNX files and timing caches")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     args = parser.parse_args()
-    begin = time.monotonic()
-    modes = [m for m in args.peers.split(",") if m]
-    folder = args.folder or Path(tempfile.mkdtemp())
-    folder.mkdir(parents=True, exist_ok=True)
-    earlier = known_peers(args.peers_from)
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cuda.matmul.allow_tf32 = False
-    print(torch.cuda.get_device_name(), flush=True)
-    results: list[Result] = []
-    for case in args.cases:
-        if time.monotonic() - begin > args.deadline:
-            print(f"{case:<15} not run: the deadline has passed")
-            continue
-        try:
-            result = compete(case, folder, modes, args)
-        except Exception as e:  # one network that fails leaves the others their figures
-            traceback.print_exc()
-            result = Result(case, failed=f"{type(e).__name__}: {e}")
-        result.peers_ms = {**earlier.get(case, {}), **result.peers_ms}
-        results.append(result)
-        print(line(result), flush=True)
-        if args.json:
-            args.json.write_text(json.dumps([asdict(r) for r in results], indent=1) + "\n")
-    print("\n" + "\n".join(map(line, results)))
-    print(f"geometric mean of the ratios: {geometric_mean(results):.3f}")
-    return int(any(r.failed for r in results))
+    args.folder = args.folder or Path(tempfile.mkdtemp())
+    args.folder.mkdir(parents=True, exist_ok=True)
+    return args
+
+
+def main() -> int:
+    """Make all contestants, then time one case after the other."""
+    args = arguments()
+    begin, cases = time.monotonic(), chosen(args.only)
+    names = [n for n in args.peers.split(",") if n]  # first: they take longest, a core each
+    names += [] if args.only_peers else [BRAZE]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the contestants too
+    wanted = [(c, n) for n in names for c in cases if c.startswith(ONLY.get(n, ""))]
+    results = {c: Result(c) for c in cases}
+    ready: dict[str, list[Process]] = {c: [] for c in cases}
+    started: list[Process] = []
+    try:
+        for process, said in prepare(wanted, args, begin + args.ready_within):
+            started.append(process)
+            case, name = process.order.case, process.order.name
+            print(f"{time.monotonic() - begin:6.1f} s  {case} {name}: ", end="")
+            print(said if isinstance(said, str) else f"ready ({said.build_s:.1f} s)", flush=True)
+            if isinstance(said, str):
+                results[case].failed[name] = said
+                continue
+            ready[case].append(process)
+            if name == BRAZE:
+                results[case].facts = said
+            else:
+                results[case].peer_facts[name] = said
+        for case, result in results.items():
+            with alone(args.lock):
+                compete(result, ready[case], args.rounds)
+            print("\n".join([line(result), *result.facts.table]), flush=True)
+            if args.json:
+                done = [{**asdict(r), "ratio": r.ratio} for r in results.values()]
+                args.json.write_text(json.dumps(done, indent=1) + "\n")
+    finally:
+        for process in started:
+            process.end()
+    print("\n" + "\n".join(map(line, results.values())))
+    networks = [r for c, r in results.items() if c != DECODER]
+    print(f"geometric mean of the ratios without {DECODER}: {geometric_mean(networks):.3f}")
+    return int(any(r.failed for r in results.values()))
 
 
 if __name__ == "__main__":
