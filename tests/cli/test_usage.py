@@ -98,7 +98,7 @@ def test_a_profile_number_is_plain_digits(net: Path, capsys: pytest.CaptureFixtu
     assert "--profile=²" in said(capsys)
 
 
-@pytest.mark.parametrize("command", ["build", "check", "compare", "stages", "inspect"])
+@pytest.mark.parametrize("command", ["build", "check", "compare", "stages", "inspect", "tune"])
 def test_an_empty_name_is_wrong_usage(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, ""]) == 2
     assert "is empty" in said(capsys)

@@ -24,6 +24,7 @@ FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 COMMANDS: Final = {
     "exec": "braze.cli.execute",
     "build": "braze.cli.build",
+    "tune": "braze.cli.tune",
     "inspect": "braze.cli.inspect_engine",
     "check": "braze.cli.check",
     "compare": "braze.cli.compare",
@@ -37,6 +38,7 @@ Compile ONNX models to engines and run them.
 
   exec      build or load an engine, time it, and report (trtexec's options)
   build     compile an ONNX model to an engine file
+  tune      choose an engine's tactics anew, by times of the processor or GPU here
   inspect   show the layers, tactics, memory and profiles of an engine file
   check     tell which parts of an ONNX model run, in which precision, and what cannot and why
   compare   compare an engine with a reference, layer by layer
