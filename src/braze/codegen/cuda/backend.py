@@ -27,6 +27,7 @@ from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.products import product_tactics
 from braze.codegen.cuda.row_tactics import TEMPLATE as ROW
 from braze.codegen.cuda.row_tactics import row_tactics, row_tile
+from braze.codegen.cuda.shipped import shipped_table, shipped_tactic
 from braze.codegen.cuda.tactics import (
     attention_tactics,
     nest_blocks,
@@ -170,6 +171,15 @@ class CudaBackend:
         return None
 
     def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
+        found = self._estimated(kernel, effort)
+        timed = effort.measure and self.can_measure()
+        if timed or not effort.estimate or not found:
+            return found
+        best = shipped_tactic(kernel, shipped_table(self.target.capability, REVISION))
+        return tuple(dict.fromkeys((*best, *found)))
+
+    def _estimated(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
+        """Every tactic that is tried, the best estimate first."""
         if isinstance(kernel, LoopKernel):
             return nest_tactics(kernel, effort)
         if self.supports(kernel.spec, kernel.inputs, kernel.constant) is not None:
