@@ -87,6 +87,12 @@ def test_products_of_one_row(
     every_tactic(kernel, harness.random_inputs(kernel, {}), {})
 
 
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+def test_convolutions_of_one_pixel(dtype: DType) -> None:
+    kernel = typed(harness.conv(1, 1, 1, (200, 48), (1, 1), kind="relu"), dtype)
+    every_tactic(kernel, harness.random_inputs(kernel, {}), {})
+
+
 @pytest.mark.parametrize(("shared", "turned"), [(False, True), (True, False)])
 def test_batches_of_products(shared: bool, turned: bool) -> None:
     kernel = harness.matmul((2, 3), M, 40, 65, shared=shared, turned=turned, kind="residual")

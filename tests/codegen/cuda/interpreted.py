@@ -91,20 +91,41 @@ def test_products(
 
 @pytest.mark.parametrize("kind", [k for k in harness.EPILOGUES if k != "exp"])
 @pytest.mark.parametrize("dtype", [F32, F16, BF16], ids=str)
-@pytest.mark.parametrize(("turned", "depth"), [(False, 331), (True, 331), (True, 336)])
-def test_products_of_one_row(dtype: DType, kind: str, turned: bool, depth: int) -> None:
+@pytest.mark.parametrize("what", ["product", "turned product", "pixel"])
+@pytest.mark.parametrize("depth", [331, 336])
+def test_products_of_one_row(dtype: DType, kind: str, what: str, depth: int) -> None:
     """Columns and steps that end within a tile; lines that are laid out anew, and as they are."""
-    kernel = typed(harness.matmul((1,), 1, 45, depth, turned=turned, kind=kind), dtype)
+    if what == "pixel":
+        plain = harness.conv(1, 1, 1, (depth, 45), (1, 1), kind=kind)
+    else:
+        plain = harness.matmul((1,), 1, 45, depth, turned="turned" in what, kind=kind)
+    kernel = typed(plain, dtype)
     row = row_of(kernel)
-    assert row is not None and row.packed is (depth % 8 > 0 or not turned)
+    assert row is not None and row.packed is (depth % 8 > 0 or what == "product")
     inputs = harness.random_inputs(kernel, {})
     stored = list(inputs)
-    source = row_source(kernel, RowTile(4, 128, 4, early=not turned))
+    source = row_source(kernel, RowTile(4, 128, 4, early=what == "product"))
     for slot, packing in source.packings:
         stored[slot] = pack_constant(stored[slot], packing)
     (got,), status = run([source], stored, [kernel.output], {})
     assert status == 0
     kernel_bound(kernel, {}).check(got, run_kernel(kernel, inputs, {})[0])
+
+
+def test_what_is_no_row() -> None:
+    for kernel in (
+        harness.matmul((), 2, 45, 64),
+        harness.matmul((), M, 45, 64),
+        harness.matmul((), 1, N, 64),
+        harness.matmul((), 1, 45, 64, constant=False),
+        harness.matmul((1,), 1, 45, 64, shared=False),
+        harness.conv(1, 1, 2, (64, 45), (1, 1)),
+        harness.conv(1, 1, 1, (64, 45), (1, 1), pads=(0, 0, 1, 0)),
+        harness.conv(1, 3, 3, (64, 45), (3, 3)),
+        harness.conv(1, 1, 1, (64, 64), (1, 1), groups=2),
+        harness.conv(N, 1, 1, (64, 45), (1, 1)),
+    ):
+        assert row_of(kernel) is None
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
         weight = array.T[..., None] if parameters["turned"] else array
         return pack_rows(weight, parameters["block"], parameters["depth"], parameters["run"])
     if packing.kind == "lines":
-        return pack_lines(array.T if parameters["turned"] else array, parameters["pitch"])
+        weight = array.T if parameters["turned"] else array.reshape(len(array), -1)
+        return pack_lines(weight, parameters["pitch"])
     if packing.kind == "cast":
         return array.astype(packing.dtype.numpy).reshape(-1)
     if packing.kind == "channels last":  # [K, C/g, *kernel] -> [K][tap][C/g]

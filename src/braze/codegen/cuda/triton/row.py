@@ -1,4 +1,5 @@
-"""Products of one row: every weight is read once, and memory is all that such a product waits for.
+"""Products of one row, and convolutions of one pixel: every weight is read once, and memory is all
+that they wait for.
 
 A program computes a few columns. Their weights lie in lines along k, all of which it asks for at
 once, before anything is computed with them, so that memory never runs out of requests. Weights are
@@ -9,6 +10,7 @@ threads.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from braze.codegen.cuda.triton.emit import Scope
@@ -19,7 +21,7 @@ from braze.codegen.cuda.triton.tile import AnchorWriter, Tile, ceil_div
 from braze.core.dims import product
 from braze.core.dtypes import BF16, F16, F32
 from braze.fusion.kernel import AnchorKernel, Packing
-from braze.ops.lowering import MatmulSpec
+from braze.ops.lowering import ConvSpec, MatmulSpec
 
 LINE_BYTES = 16  # lines of a weight begin at multiples of it: one load of a thread
 
@@ -60,12 +62,22 @@ class Row:
 def row_of(kernel: AnchorKernel) -> Row | None:
     """`kernel` in these terms; None where it is no product of one row with a constant matrix."""
     spec, element = kernel.spec, kernel.inputs[0].dtype
-    if not isinstance(spec, MatmulSpec) or 1 not in kernel.constant or spec.acc is not F32:
+    if not isinstance(spec, (MatmulSpec, ConvSpec)) or 1 not in kernel.constant:
         return None
     if element not in (F16, BF16, F32) or kernel.inputs[1].dtype is not element:
         return None
+    found = _of_matmul(kernel, spec) if isinstance(spec, MatmulSpec) else _of_conv(spec)
+    if found is None or spec.acc is not F32:
+        return None
+    line = LINE_BYTES // element.itemsize
+    return replace(found, pitch=-(-found.depth // line) * line)
+
+
+def _of_matmul(kernel: AnchorKernel, spec: MatmulSpec) -> Row | None:
     n, k = spec.n, spec.k
     if product((*spec.batch, spec.m)) != 1 or not isinstance(n, int) or not isinstance(k, int):
+        return None
+    if (spec.lhs.slot, spec.rhs.slot) != (0, 1):
         return None
     stored, tail = kernel.inputs[1].shape, spec.rhs.strides[-2:]
     turned = stored == (k, n) and tail == (n, 1)
@@ -76,15 +88,24 @@ def row_of(kernel: AnchorKernel) -> Row | None:
         return None
     if n > 1 and spec.out.strides[-1] != 1:
         return None
-    line = LINE_BYTES // element.itemsize
-    return Row(n, k, step, offset, -(-k // line) * line, turned)
+    return Row(n, k, step, offset, k, turned)
+
+
+def _of_conv(spec: ConvSpec) -> Row | None:
+    """One pixel, as a block that weighs channels has it."""
+    one = math.prod(spec.kernel) == 1 and product((spec.batch, *spec.out_spatial)) == 1
+    if not one or spec.groups != 1 or any(spec.pads) or spec.pixels is None:
+        return None
+    if not isinstance(offset := spec.pixels[1], int):
+        return None
+    return Row(spec.out_channels, spec.in_channels, 1, offset, spec.in_channels, False)
 
 
 def row_source(kernel: AnchorKernel, tile: RowTile) -> TritonSource:
     """Source of a product of one row."""
     row, spec = row_of(kernel), kernel.spec
-    assert row is not None and isinstance(spec, MatmulSpec)
-    w = AnchorWriter(kernel, [], (*spec.batch, spec.m, spec.n), waits=False)
+    assert row is not None and isinstance(spec, (MatmulSpec, ConvSpec))
+    w = AnchorWriter(kernel, [], spec.out_shape, waits=False)
     kind = index_type((*kernel.inputs, kernel.output))
     w.line(RELEASE)
     lanes = f"tl.program_id(0) * {tile.columns} + tl.arange(0, {tile.columns})"
@@ -101,14 +122,13 @@ def row_source(kernel: AnchorKernel, tile: RowTile) -> TritonSource:
     w.line(f"acc = tl.zeros([{tile.columns}, {tile.depth}], tl.float32)")
     for i, start in enumerate(starts):
         inside = None if start + tile.depth <= row.depth else f"depth < {row.depth - start}"
-        w.read(
-            "left", spec.lhs.slot, f"({row.offset + start * row.step} + depth * {row.step})", inside
-        )
+        w.read("left", 0, f"({row.offset + start * row.step} + depth * {row.step})", inside)
         w.line("left = tl.broadcast_to(left.to(tl.float32)[None, :], acc.shape)")
         w.line(f"acc = tl.fma(left, weight{i}.to(tl.float32), acc)")
     w.line("acc = tl.sum(acc, 1)")
     zero = w.a.of(0, kind)
-    axes = dict.fromkeys(range(len(spec.batch) + 1), zero) | {len(spec.batch) + 1: column}
+    last = len(spec.out_shape) - 1
+    axes = dict.fromkeys(range(last), zero) | {last: column}
     value = w.epilogue(w.a.put("acc", "float32"), Scope(axes, in_columns))
     w.store(str(column), value, in_columns)
     launch = Tile(1, tile.columns, 0, tile.warps, 1)
