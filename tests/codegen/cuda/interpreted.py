@@ -104,7 +104,7 @@ def test_products_of_one_row(dtype: DType, kind: str, what: str, depth: int) -> 
     assert row is not None and row.packed is (depth % 8 > 0 or what == "product")
     inputs = harness.random_inputs(kernel, {})
     stored = list(inputs)
-    source = row_source(kernel, RowTile(4, 128, 4, early=what == "product"))
+    source = row_source(kernel, RowTile(4, 128, 4))
     for slot, packing in source.packings:
         stored[slot] = pack_constant(stored[slot], packing)
     (got,), status = run([source], stored, [kernel.output], {})

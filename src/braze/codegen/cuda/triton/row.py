@@ -3,9 +3,9 @@ that they wait for.
 
 A program computes a few columns. Their weights lie in lines along k, all of which it asks for at
 once, before anything is computed with them, so that memory never runs out of requests. Weights are
-constants that no launch writes: with `early` they are asked for before the launches in front have
-ended, while those compute. Each thread sums what it has read in ascending k; Triton's tree adds the
-threads.
+constants that no launch writes: they are asked for before the launches in front have ended, and the
+next launch may start at once, so that its weights follow. Each thread sums what it has read in
+ascending k; Triton's tree adds the threads.
 """
 
 from __future__ import annotations
@@ -28,15 +28,11 @@ LINE_BYTES = 16  # lines of a weight begin at multiples of it: one load of a thr
 
 @dataclass(frozen=True, slots=True)
 class RowTile:
-    """columns of the output a program computes, in steps of `depth` elements along k.
-
-    early: weights are asked for before the program waits for the launches in front of it.
-    """
+    """columns of the output a program computes, in steps of `depth` elements along k."""
 
     columns: int
     depth: int
     warps: int
-    early: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +108,10 @@ def row_source(kernel: AnchorKernel, tile: RowTile) -> TritonSource:
     column = w.a.put(f"({lanes}).to(tl.{kind})", kind)
     in_columns = w.below(column, row.columns, tile.columns)
     w.line(f"depth = tl.arange(0, {tile.depth})")
-    if not tile.early:
-        w.line(WAIT)
     starts = range(0, row.depth, tile.depth)
     for i, start in enumerate(starts):
         _read_weights(w, row, tile, (f"weight{i}", start), (column, in_columns))
-    if tile.early:
-        w.line(WAIT)
+    w.line(WAIT)
     w.line(f"acc = tl.zeros([{tile.columns}, {tile.depth}], tl.float32)")
     for i, start in enumerate(starts):
         inside = None if start + tile.depth <= row.depth else f"depth < {row.depth - start}"
