@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from braze.codegen.reference.anchors import ANCHORS
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import evaluate, symbols
 from braze.core.dtypes import F32, I64
@@ -84,8 +85,12 @@ def _run_anchor(
     arrays: list[Array],
     env: Mapping[str, int],
 ) -> list[Array]:
-    """The fallback nest and, for float32, the spec itself: both must say the same."""
-    if isinstance(lowering.fallback, LoopKernel) and out.dtype is not F32:
+    """The fallback nest and, for float32, the spec itself: both must say the same.
+
+    A kind without a row in the reference means its nest.
+    """
+    told = out.dtype is F32 and type(lowering.spec) in ANCHORS
+    if isinstance(lowering.fallback, LoopKernel) and not told:
         return run_kernel(lowering.fallback, arrays, env)
     kernel = AnchorKernel(
         lowering.spec,

@@ -2,7 +2,7 @@
 
 A list of steps is cut into segments at steps that decide what runs next (Sizes, If, Loop, Call);
 docs/engine-format.md explains how a run walks them. A new field is its line here, who sets it
-(planning/assemble.py) and who heeds it (native/src/executor.cc, cuda_steps.cc on a GPU).
+(planning/steps.py, lists.py) and who heeds it (native/src/executor.cc, cuda_steps.cc on a GPU).
 """
 
 from __future__ import annotations
