@@ -357,8 +357,8 @@ def test_coverage_counts_and_reports() -> None:
     assert "WRONG 12" in text
 
 
-def loss_of(window: int, channels: int, strides: int = 1) -> Any:
-    """What the transforms of a convolution may lose, or None."""
+def loss_of(window: int, channels: int, strides: int = 1, corner: float = 1.0) -> Any:
+    """What the transforms of a convolution may lose, or None; `corner` scales pixel (0, 0)."""
     kernel, step = (window, window), (strides, strides)
     steps = (Step("Conv", ("x", "w"), ("y",), {"strides": step, "pads": (1, 1, 1, 1)}),)
     inputs = {"x": Tensor("float32", (1, channels, 9, 9), seed=1)}
@@ -366,6 +366,7 @@ def loss_of(window: int, channels: int, strides: int = 1) -> Any:
     (node,) = import_network(case.model()).graph.nodes
     rng = np.random.default_rng(0)
     given = {v: rng.standard_normal(v.shape) for v in node.inputs if v is not None}
+    next(iter(given.values()))[:, :, 0, 0] *= corner
     return transform_loss(node, given, 2.0**-24)
 
 
@@ -373,4 +374,7 @@ def test_only_convolutions_that_a_kernel_transforms_have_its_loss() -> None:
     loss = loss_of(3, 16)
     assert loss.shape == (1, 32, 9, 9) and (loss > 0).all()
     assert loss.max() < 1e-3  # outputs are about 12 and a wrong tap is off by about 1
+    far = loss_of(3, 16, corner=1e9)  # in a tile that holds windows without it, sums are direct
+    assert (far[:, :, 2:, 2:] <= loss[:, :, 2:, 2:]).all()
+    assert (far[:, :, :2, :2] > loss.max()).all()
     assert loss_of(3, 8) is None and loss_of(3, 16, strides=2) is None and loss_of(5, 16) is None

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from braze.codegen.cpu.conv.winograd.matrices import transform_weights
+from braze.codegen.cpu.conv.winograd.matrices import tap_places, transform_weights
+from braze.codegen.cpu.conv.winograd.spread import spread_weights
 from braze.codegen.cpu.product.dot import WORD
 from braze.codegen.cpu.recurrence.form import PANELS, pack_panels
 from braze.core.dtypes import from_numpy
@@ -34,8 +35,7 @@ def pack_anchor(array: Array, packing: Packing) -> Array:
     if packing.kind == "depthwise_taps":
         return _depthwise_taps(array)
     if packing.kind == "winograd_panels":
-        points = transform_weights(array, parameters["size"])
-        return panels(points, parameters["columns"]).reshape(-1)
+        return _winograd_panels(array, parameters)
     if packing.kind == PANELS:
         return pack_panels(array, parameters)
     raise CompileError(
@@ -92,6 +92,28 @@ def _conv_panels(array: Array, p: dict[str, int]) -> Array:
     matrices = taps.transpose(0, 3, 2, 1)  # group, tap, input channel, output channel
     matrices = matrices.reshape(groups, -1, out_channels // groups)
     return _stepped(matrices, p["columns"])
+
+
+def _winograd_panels(array: Array, p: dict[str, int]) -> Array:
+    """[K, C, 3, 3] -> panels of each point, panels of the taps that are no points, and for each of
+    the panels' columns whether the vector that it is in must be summed directly."""
+    taps = array.transpose(2, 3, 1, 0).reshape(9, *array.shape[1::-1])
+    spread = spread_weights(array, from_numpy(array.dtype))
+    if spread.any():
+        array = np.where(spread[:, None, None, None], 0, array).astype(array.dtype)
+    points = transform_weights(array, p["size"])
+    others = []
+    for tap, (number, factor) in zip(taps, tap_places(p["size"]), strict=True):
+        if number < len(points):
+            points[number] = tap / factor
+        else:
+            others.append(tap)
+    parts = [panels(m, p["columns"]) for m in (points, np.stack(others))]
+    marks = np.zeros(parts[0].shape[1] * p["columns"], array.dtype)
+    marks[: spread.size] = spread
+    vectors = marks.reshape(-1, p["lanes"])
+    vectors[:] = vectors.max(1, keepdims=True)
+    return np.concatenate([*(part.reshape(-1) for part in parts), marks])
 
 
 def _stepped(matrices: Array, columns: int) -> Array:

@@ -42,6 +42,25 @@ OUTPUT: Final[dict[int, Matrix]] = {  # A^T
 }
 
 
+def tap_places(size: int) -> tuple[tuple[int, int], ...]:
+    """Where the nine taps themselves are found: (number of a matrix [C, K], factor to its numbers).
+
+    Corners are among the points, scaled by a power of two; the others follow the points.
+    """
+    g, patch = WEIGHT[size], size + 2
+    corner = {0: (0, g[0][0]), 2: (patch - 1, g[-1][2])}
+    places, number = [], patch * patch
+    for i in range(3):
+        for j in range(3):
+            if i == 1 or j == 1:
+                places.append((number, 1))
+                number += 1
+                continue
+            (row, high), (column, wide) = corner[i], corner[j]
+            places.append((row * patch + column, round(1 / (high * wide))))
+    return tuple(places)
+
+
 def transform_weights(weight: NDArray[Any], size: int) -> NDArray[Any]:
     """[K, C, 3, 3] -> [(size + 2)**2, C, K], computed in float64."""
     g = np.asarray(WEIGHT[size], np.float64)

@@ -2,8 +2,9 @@
 
 A block of output tiles goes through three steps in scratch: input patches are transformed, one
 product per element of the transformed tile runs on the register tile, and products are
-transformed back, finished by the epilogue and stored. Where a tile lies is fixed by the output,
-and every sum is over ascending channels, so results do not depend on blocks or workers.
+transformed back, finished by the epilogue and stored. Tiles whose patch is spread (see spread.py),
+and output channels whose weights are, are summed directly instead. Where a tile lies is fixed by
+the output, and every sum is over ascending channels, so results do not depend on blocks or workers.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, Matrix
+from braze.codegen.cpu.conv.taps import steps
+from braze.codegen.cpu.conv.winograd.direct import DirectSums
+from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, Matrix, tap_places
+from braze.codegen.cpu.conv.winograd.spread import Spread
 from braze.codegen.cpu.conv.winograd.tactics import TEMPLATE
-from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
+from braze.codegen.cpu.llvm.function import I1, I8, POINTER, KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
 from braze.codegen.cpu.product.dot import element_type, multiply_add
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
-from braze.codegen.cpu.product.register_tile import TileShape, splat
+from braze.codegen.cpu.product.register_tile import TileShape, splat, zero
 from braze.codegen.cpu.product.rows import StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import PlainFinish, TileSink, pieces
@@ -46,9 +50,8 @@ def compile_winograd(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) ->
     template = _Winograd(kernel, spec, target, shape, plan)
     template.build()
     code, params = template.fn.finish(speed=0)
-    packing = Packing(
-        "winograd_panels", shape.dtype, (("columns", shape.columns), ("size", plan.size))
-    )
+    parameters = (("columns", shape.columns), ("lanes", lanes), ("size", plan.size))
+    packing = Packing("winograd_panels", shape.dtype, parameters)
     packings = ((WEIGHT_SLOT, packing),)
     launch = HostLaunch(True, template.scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
@@ -108,7 +111,17 @@ class _Winograd:
         self.sums = fn.at(base, fn.dim(sums_at), byte)
         self.pointers = fn.alloca(POINTER, plan.points)
         self.finished = fn.alloca(shape.element, plan.size * plan.size * shape.lanes)
+        self.marks = fn.alloca(I8, plan.block)  # of the block's tiles: which are summed directly
         self.pixels, self.weights = Stored(fn, kernel.inputs[0].dtype), Stored(fn, shape.dtype)
+        self.spread = Spread(fn, shape, plan.size)
+        first = self.weights.buffer(WEIGHT_SLOT)
+        self.direct = DirectSums(
+            fn, spec, plan.size, self.pixels, self.pointers, first, shape.columns, self.panels
+        )
+        # a mark for each output channel lies behind the last panel (see `_winograd_panels`)
+        matrices = 1 + max(number for number, _ in tap_places(plan.size))
+        behind = matrices * self.panels * shape.columns * spec.in_channels
+        self.spread_weights = fn.at(first, behind, shape.element)
         self.epilogue = Epilogue(fn, kernel)
         self.high, self.wide = (ceildiv(size, plan.size) for size in spec.out_spatial)
 
@@ -133,7 +146,7 @@ class _Winograd:
                 with fn.loop(low, high) as group:
                     self._products(count, group)
                     with fn.loop(0, count) as tile:
-                        self._transform_sums(tile, self._place(b.add(start, tile)), group)
+                        self._finish(tile, self._place(b.add(start, tile)), group)
 
     def _place(self, tile: ir.Value) -> _Place:
         fn, b, size = self.fn, self.fn.builder, i64(self.plan.size)
@@ -143,10 +156,11 @@ class _Winograd:
         return _Place(b.sdiv(line, high), b.mul(row, size), b.mul(column, size))
 
     def _transform_patch(self, tile: ir.Value, place: _Place) -> None:
-        """Scratch row `tile` of every point, from the input under one output tile."""
-        fn, b, spec, patch = self.fn, self.fn.builder, self.spec, self.plan.patch
+        """Scratch row `tile` of every point, from the input under one output tile; its mark."""
+        fn, b, patch = self.fn, self.fn.builder, self.plan.patch
         self._point_at(place)
-        for shape, channel in self._vectors(spec.in_channels, i64(0), None):
+        self.spread.begin()
+        for shape, channel in self._channels():
             lines = []
             for i in range(patch):
                 line = []
@@ -155,29 +169,47 @@ class _Winograd:
                     source = b.load(slot, typ=POINTER, align=8)
                     line.append(self.pixels.load(self.pixels.at(source, channel), shape.lanes))
                 lines.append(line)
+            self.spread.see(lines, shape)
             turned = transform(fn, INPUT[self.plan.size], lines)
             at = b.add(b.mul(tile, i64(self.in_pitch)), channel)
             where = fn.at(self.patches, at, shape.element)
             step = self.plan.block * self.in_pitch
             for point, value in enumerate(v for line in turned for v in line):
                 fn.store(value, fn.at(where, point * step, shape.element))
+        self._mark(tile, place)
 
-    def _point_at(self, place: _Place) -> None:
+    def _channels(self) -> Iterator[tuple[TileShape, ir.Value]]:
+        """Loop over all input channels by vectors."""
+        return self._vectors(self.spec.in_channels, i64(0), None)
+
+    def _mark(self, tile: ir.Value, place: _Place) -> None:
+        """Whether the patch that was seen last is spread."""
+        fn, b = self.fn, self.fn.builder
+        rows, columns = self._existing(place)
+        where = fn.at(self.marks, tile, I8)
+        fn.store(ir.Constant(I8, 0), where)
+        with fn.if_(self.spread.unclear(rows, columns), likely=False):
+            spread = self.spread.found(self.pixels, self.pointers, self._channels, rows, columns)
+            fn.store(b.zext(spread, I8), where)
+
+    def _point_at(self, place: _Place, spelled_out: bool = True) -> None:
         """Pointers to the pixels of a patch; zeros where it leaves the input."""
         fn, b, spec, patch = self.fn, self.fn.builder, self.spec, self.plan.patch
         height, width = (fn.dim(size) for size in spec.in_spatial)
         image = fn.dim(spec.in_spatial[0] * spec.in_spatial[1] * spec.in_channels)
         base = self.pixels.buffer(0, b.mul(place.image, image))
         zeros = fn.zeros(spec.in_channels * self.pixels.dtype.itemsize)
-        for i in range(patch):
-            row = b.add(place.row, i64(i - spec.pads[0]))
+        top = b.sub(place.row, i64(spec.pads[0]))
+        left = b.sub(place.column, i64(spec.pads[1]))
+        for i in steps(fn, patch, spelled_out):
+            row = b.add(top, i)
             row_inside = b.icmp_unsigned("<", row, height)
-            for j in range(patch):
-                column = b.add(place.column, i64(j - spec.pads[1]))
+            for j in steps(fn, patch, spelled_out):
+                column = b.add(left, j)
                 inside = b.and_(row_inside, b.icmp_unsigned("<", column, width))
                 pixel = b.add(b.mul(row, width), column)
                 where = self.pixels.moved(base, b.mul(pixel, i64(spec.in_channels)))
-                slot = fn.at(self.pointers, i * patch + j, POINTER)
+                slot = fn.at(self.pointers, b.add(b.mul(i, i64(patch)), j), POINTER)
                 b.store(b.select(inside, where, zeros), slot, align=8)
 
     def _vectors(
@@ -233,27 +265,54 @@ class _Winograd:
             )
             loops.block(i64(0), end, first, stop)
 
-    def _transform_sums(self, tile: ir.Value, place: _Place, group: ir.Value) -> None:
-        """Outputs of one tile and group of channels, from the sums of all points."""
-        fn, b, plan, patch = self.fn, self.fn.builder, self.plan, self.plan.patch
+    def _finish(self, tile: ir.Value, place: _Place, group: ir.Value) -> None:
+        """Outputs of one tile and group of channels."""
+        fn, b, plan = self.fn, self.fn.builder, self.plan
         columns = i64(plan.group * self.shape.columns)
         first = b.mul(group, columns)
         channels = self.spec.out_channels
+        mark = fn.load(fn.at(self.marks, tile, I8), I8)
         for shape, channel in self._vectors(channels, first, b.add(first, columns)):
-            at = b.add(b.mul(tile, i64(self.out_pitch)), channel)
-            where = fn.at(self.sums, at, shape.element)
-            step = plan.block * self.out_pitch
-            lines = [
-                [
-                    fn.load(fn.at(where, (i * patch + j) * step, shape.element), shape.vector)
-                    for j in range(patch)
-                ]
-                for i in range(patch)
-            ]
-            done = transform(fn, OUTPUT[plan.size], lines)
-            for i, value in enumerate(v for line in done for v in line):
-                fn.store(value, fn.at(self.finished, i * shape.lanes, shape.element))
+            spread = fn.load(fn.at(self.spread_weights, channel, shape.element), shape.element)
+            suits = b.and_(
+                b.icmp_signed("==", mark, ir.Constant(I8, 0)),
+                b.fcmp_ordered("==", spread, zero(shape.element)),
+            )
+            with fn.if_else(suits) as (yes, no):
+                with yes:
+                    self._transform_sums(shape, tile, channel)
+                with no:
+                    self._point_at(place, spelled_out=False)
+                    self._keep(shape, self.direct.at(shape, channel))
             self._store(shape, place, channel)
+
+    def _transform_sums(self, shape: TileShape, tile: ir.Value, channel: ir.Value) -> None:
+        """A vector of channels of one tile, from the sums of all points."""
+        fn, b, plan, patch = self.fn, self.fn.builder, self.plan, self.plan.patch
+        at = b.add(b.mul(tile, i64(self.out_pitch)), channel)
+        where = fn.at(self.sums, at, shape.element)
+        step = plan.block * self.out_pitch
+        lines = [
+            [
+                fn.load(fn.at(where, (i * patch + j) * step, shape.element), shape.vector)
+                for j in range(patch)
+            ]
+            for i in range(patch)
+        ]
+        done = transform(fn, OUTPUT[plan.size], lines)
+        self._keep(shape, [value for line in done for value in line])
+
+    def _keep(self, shape: TileShape, values: Sequence[ir.Value]) -> None:
+        """The sums of a tile, for `_store`."""
+        for i, value in enumerate(values):
+            self.fn.store(value, self.fn.at(self.finished, i * shape.lanes, shape.element))
+
+    def _existing(self, place: _Place) -> tuple[ir.Value, ir.Value]:
+        """How many rows and columns of a tile's outputs exist."""
+        fn, size = self.fn, i64(self.plan.size)
+        height, width = (fn.dim(n) for n in self.spec.out_spatial)
+        rows = fn.minimum(fn.builder.sub(height, place.row), size)
+        return rows, fn.minimum(fn.builder.sub(width, place.column), size)
 
     def _store(self, shape: TileShape, place: _Place, channel: ir.Value) -> None:
         """The outputs of a tile that exist, through the epilogue."""
@@ -261,8 +320,7 @@ class _Winograd:
         sink = TileSink(fn, shape, self.epilogue, spec.out_channels, 1)
         sink.base = fn.buffer(len(self.kernel.inputs), self.epilogue.stored)
         height, width = (fn.dim(n) for n in spec.out_spatial)
-        rows = fn.minimum(b.sub(height, place.row), i64(size))
-        columns = fn.minimum(b.sub(width, place.column), i64(size))
+        rows, columns = self._existing(place)
         with fn.loop(0, rows) as i:
             line = b.add(b.mul(place.image, height), b.add(place.row, i))
             start = b.add(b.mul(line, width), place.column)
