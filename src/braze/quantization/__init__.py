@@ -1,0 +1,1 @@
+"""Post-training quantization: calibration, Q/DQ models, and what keeps their answers."""
