@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         UnsupportedOpError,
         VerifyError,
     )
+    from braze.quantization.face import quantize
     from braze.runtime.engine import Engine
 
     load = Engine.load
@@ -53,6 +54,7 @@ __all__ = [
     "build",
     "compile",
     "load",
+    "quantize",
 ]
 
 
@@ -60,6 +62,8 @@ def __getattr__(name: str) -> Any:
     """Import what is used when it is first used: running an engine does not need the compiler."""
     if name in ("build", "compile"):
         home: Any = importlib.import_module("braze.api")
+    elif name == "quantize":
+        home = importlib.import_module("braze.quantization.face")
     elif name in ("load", "Engine"):
         home = importlib.import_module("braze.runtime.engine")
     elif name in __all__:

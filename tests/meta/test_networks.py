@@ -12,7 +12,8 @@ pytest.importorskip("PIL")
 pytest.importorskip("scipy")
 
 import braze
-from braze.cli.compare import watchable, with_outputs
+from braze.cli.compare import watchable
+from braze.quantization.network import with_outputs
 from tests.distances import assert_close
 from tests.models.networks import (
     BY_NAME,

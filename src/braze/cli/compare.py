@@ -22,6 +22,7 @@ from braze.cli.shapes import parse_pairs, parse_shapes
 from braze.core.errors import ConfigError, ExecutionError
 from braze.frontend.onnx.importer import import_network
 from braze.ops.evaluator import evaluate
+from braze.quantization.network import with_outputs
 
 HELP = "compare an engine with the numpy reference or ONNX Runtime, layer by layer"
 Array = np.ndarray[Any, Any]
@@ -146,15 +147,6 @@ def layer_lines(session: Session, tolerance: float) -> list[str]:
         low, high = (low, middle) if not row.error <= tolerance else (middle + 1, high)
     where = producer(session.model, names[low])
     return [*lines, f"All agree unfused; fused, the first wrong one is near {names[low]} ({where})"]
-
-
-def with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
-    """A copy of the model in which tensors of the main graph are further outputs."""
-    out = onnx.ModelProto()
-    out.CopyFrom(model)
-    for name in names:
-        out.graph.output.append(onnx.ValueInfoProto(name=name))
-    return out
 
 
 def watchable(model: onnx.ModelProto) -> list[str]:

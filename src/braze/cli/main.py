@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "compare": "braze.cli.compare",
     "stages": "braze.cli.stages",
     "shim": "braze.cli.shim",
+    "quantize": "braze.cli.quantize",
 }
 OVERVIEW: Final = """\
 usage: braze COMMAND [OPTIONS]
@@ -44,6 +45,7 @@ Compile ONNX models to engines and run them.
   compare   compare an engine with a reference, layer by layer
   stages    print a (small) model after every stage of its build
   shim      run a Python program that imports tensorrt, pycuda or cuda
+  quantize  write a quantized (Q/DQ) ONNX model, with ranges calibrated from data
 
 `braze COMMAND --help` lists the options of a command; `braze --version` prints the version.
 """
