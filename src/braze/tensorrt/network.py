@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from braze.core.errors import BrazeError
 from braze.frontend.onnx.records import FunctionRecord
-from braze.tensorrt.adding import Adding
 from braze.tensorrt.deprecation import Scoped
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.dtypes import from_core
@@ -15,7 +14,16 @@ from braze.tensorrt.enums_build import NetworkDefinitionCreationFlag
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.layers_constant import AddConstant
+from braze.tensorrt.layers_convolution import AddConvolution
+from braze.tensorrt.layers_index import AddIndex
+from braze.tensorrt.layers_moves import AddMoves
+from braze.tensorrt.layers_norm import AddNorm
 from braze.tensorrt.layers_pointwise import AddPointwise
+from braze.tensorrt.layers_pooling import AddPooling
+from braze.tensorrt.layers_quant import AddQuant
+from braze.tensorrt.layers_reduce import AddReduce
+from braze.tensorrt.layers_resize import AddResize
+from braze.tensorrt.layers_slice import AddSlice
 from braze.tensorrt.logger import ILogger, Severity
 from braze.tensorrt.lowering import Lowering, known_sizes
 from braze.tensorrt.marks import Marks
@@ -27,7 +35,21 @@ if TYPE_CHECKING:
     from braze.tensorrt.builder import Builder
 
 
-class INetworkDefinition(AddConstant, AddPointwise, Marks, Adding, Scoped):
+class INetworkDefinition(
+    AddConstant,
+    AddConvolution,
+    AddIndex,
+    AddMoves,
+    AddNorm,
+    AddPointwise,
+    AddPooling,
+    AddQuant,
+    AddReduce,
+    AddResize,
+    AddSlice,
+    Marks,
+    Scoped,
+):
     """A network; `Builder.create_network` makes one."""
 
     def __init__(self, builder: Builder, flags: int) -> None:

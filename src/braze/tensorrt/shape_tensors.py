@@ -14,12 +14,20 @@ _NO_CONTENT = (LayerType.SHAPE,)
 
 def decides_sizes(tensor: ITensor, layers: Sequence[ILayer]) -> bool:
     """Whether any layer takes a size from the content of a tensor."""
+    waiting = [
+        source
+        for layer in layers
+        for index in layer._shape_inputs
+        if (source := layer.get_input(index)) is not None
+    ]
     deciding: set[ITensor] = set()
-    for layer in reversed(layers):
-        decided = not deciding.isdisjoint(layer._outputs) and layer._type not in _NO_CONTENT
-        for index, source in enumerate(layer._inputs):
-            if source is not None and (decided or index in layer._shape_inputs):
-                deciding.add(source)
-        if tensor in deciding:
+    while waiting:
+        found = waiting.pop()
+        if found is tensor:
             return True
+        if found not in deciding:
+            deciding.add(found)
+            producer = found._producer
+            if producer is not None and producer._type not in _NO_CONTENT:
+                waiting += [t for t in producer._read() if t is not None]
     return False
