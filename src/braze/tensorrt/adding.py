@@ -25,16 +25,20 @@ class Adding:
 
         def _complain(self, message: str) -> None: ...
 
+    @property
+    def _network(self) -> INetworkDefinition:
+        return cast("INetworkDefinition", self)
+
     def _add(self, kind: type[L], inputs: Sequence[ITensor | None], **values: Any) -> L:
         """A layer of a kind with the outputs that it has. TypeError for what is no tensor."""
         for tensor in inputs:
             if not isinstance(tensor, ITensor):
                 raise TypeError(f"{kind.__name__}: an ITensor is expected, not {tensor!r}")
-        return self._append(kind(cast("INetworkDefinition", self), inputs, **values))
+        return self._append(kind(self._network, inputs, **values))
 
     def _made(self, kind: type[L], **values: Any) -> L:
         """A layer of a kind without inputs, not added yet."""
-        return kind(cast("INetworkDefinition", self), (), **values)
+        return kind(self._network, (), **values)
 
     def _append(self, layer: L, name: str = "", outputs: Sequence[str] = ()) -> L:
         """Number and name a layer, and give it its outputs."""

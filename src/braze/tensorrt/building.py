@@ -80,6 +80,10 @@ def check(network: INetworkDefinition, config: IBuilderConfig) -> None:
         raise ConfigError("layers are to run on a DLA, which is not there; set GPU_FALLBACK")
     if config.runtime_platform is not RuntimePlatform.SAME_AS_BUILD:
         raise ConfigError("braze builds engines for the platform it runs on; use SAME_AS_BUILD")
+    names = [t.name for t in (*network._inputs, *network._all_outputs())]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise ConfigError(f"two inputs or outputs are called {twice[0]!r}; rename one of them")
     if not network.num_outputs and not network._shape_outputs:
         raise ConfigError("the network has no outputs; mark one with mark_output")
 

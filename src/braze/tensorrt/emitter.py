@@ -85,6 +85,10 @@ class Emitter:
         known = builder.sizes(self.value(name))
         return builder.array(self.value(name)) if known is None else known
 
+    def known(self, tensor: ITensor) -> Array | None:
+        """The same of any tensor of the network."""
+        return self.lowering.content_of(tensor)
+
     def numbers(self, name: str, what: str) -> list[int]:
         """The content of a tensor that must be constant."""
         content = self.content(name)
@@ -190,6 +194,11 @@ class Emitter:
         if name not in own or name in self._given.values():
             name = self.node("Identity", name)
         self._given[index] = name
+
+    def stand_in(self, index: int, type_: TensorType) -> None:
+        """Let an output be something of a type that nothing here computes (a loop does)."""
+        name = self.name_of(self.layer._outputs[index])
+        self.lowering.scope.bind(name, self.lowering.builder.input(name, type_))
 
     def wrong(self, why: str) -> BrazeError:
         """An error about the layer."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from braze.core.dtypes import from_numpy
 from braze.frontend.onnx.records import (
     FunctionRecord,
     GraphRecord,
@@ -15,8 +18,11 @@ from braze.frontend.onnx.records import (
     ValueRecord,
 )
 from braze.tensorrt.dtypes import core_type
+from braze.tensorrt.flow_model import conditional, loop, outermost
 from braze.tensorrt.layer import ILayer
+from braze.tensorrt.layers_flow import ILoop
 from braze.tensorrt.lowering import OPSET, Lowering
+from braze.tensorrt.renaming import renamed
 from braze.tensorrt.tensor import ITensor
 
 _DOMAIN = "braze.layers"  # of layers that are said in another opset than the parsed model
@@ -46,6 +52,8 @@ class _Model:
         self.taken: set[str] = set()
         self.tail: list[NodeRecord] = []
         self.outputs: list[ValueRecord] = []
+        self.constants: dict[str, TensorRecord] = {}
+        self.sources: dict[str, str] = {}
         self.functions: dict[tuple[str, str, str], FunctionRecord] = dict(self.network._functions)
 
     def made(self) -> NamedModel:
@@ -58,17 +66,12 @@ class _Model:
         for layer in network._layers:
             for tensor in layer._outputs:
                 self._name(lowering.name_of(tensor), tensor.name)
-        said = [(x, lowering.said[x._number]) for x in network._layers]
-        constants: dict[str, TensorRecord] = {}
-        sources: dict[str, str] = {}
-        for _, part in said:
-            for name, record in part.constants.items():
-                constants[self._name(name, name)] = record
-                sources[self.names[name]] = name
-        nodes: list[NodeRecord] = [self._renamed(n) for n in lowering.head]
-        for layer, part in said:
-            renamed = [self._renamed(n) for n in part.nodes]
-            nodes += renamed if self._speaks_same(layer) else self._as_function(layer, renamed)
+        for layer in network._layers:
+            for name, record in lowering.said[layer._number].constants.items():
+                self.constants[self._name(name, name)] = record
+                self.sources[self.names[name]] = name
+        head = [renamed(n, self) for n in lowering.head]
+        nodes = [*head, *self._level(network._layers), *self.tail]
         opsets = dict(network._opsets or {"": OPSET})
         if self.functions:
             opsets.setdefault(_DOMAIN, 1)
@@ -76,11 +79,11 @@ class _Model:
             network.name or "network",
             tuple(lowering.inputs()),
             tuple(self.outputs),
-            constants,
-            tuple(nodes + self.tail),
+            self.constants,
+            tuple(nodes),
         )
         debug = [self.names[lowering.name_of(t)] for t in network._debug]
-        return NamedModel(ModelRecord(opsets, graph, self.functions), sources, debug)
+        return NamedModel(ModelRecord(opsets, graph, self.functions), self.sources, debug)
 
     def _output(self, tensor: ITensor) -> None:
         """Name an output, by a node of its own where it has another type or is an input too."""
@@ -111,8 +114,41 @@ class _Model:
             self.names[inner] = name
         return self.names[inner]
 
-    def _renamed(self, node: NodeRecord) -> NodeRecord:
-        return renamed(node, self)
+    def _level(self, layers: Sequence[ILayer]) -> list[NodeRecord]:
+        """The nodes of layers; those of a loop or conditional are within its own node."""
+        parts = outermost(layers, self.network._regions)
+        inside = {x for region, part in parts for x in (*part, *region.boundary)}
+        nodes: list[NodeRecord] = []
+        for layer in layers:
+            if layer not in inside:
+                nodes += self._said(layer)
+        for region, part in parts:
+            inner = [x for x in layers if x in part]
+            if isinstance(region, ILoop):
+                nodes += loop(region, inner, self, self._level)
+            else:
+                nodes += conditional(region, inner, self, self._level)
+        return nodes
+
+    def _said(self, layer: ILayer) -> list[NodeRecord]:
+        nodes = [renamed(n, self) for n in self.lowering.said[layer._number].nodes]
+        return nodes if self._speaks_same(layer) else self._as_function(layer, nodes)
+
+    # ---- what loops and conditionals ask for ---------------------------------------------
+
+    def of(self, tensor: ITensor) -> str:
+        """What a tensor is called."""
+        return self.names[self.lowering.name_of(tensor)]
+
+    def fresh(self, hint: str) -> str:
+        """A name that is not taken."""
+        return self._name(f"\0{hint}.{len(self.names)}", hint)
+
+    def constant(self, array: np.ndarray[Any, Any]) -> str:
+        """A constant."""
+        name = self.fresh("constant")
+        self.constants[name] = TensorRecord(name, from_numpy(array.dtype), array)
+        return name
 
     def __getitem__(self, name: str) -> str:
         return self._name(name, name) if name else ""
@@ -137,48 +173,3 @@ class _Model:
             _DOMAIN, name, inputs, outputs, {}, {}, (), opsets, tuple(nodes)
         )
         return [NodeRecord(name, _DOMAIN, layer.name, inputs, outputs)]
-
-
-def renamed(node: NodeRecord, names: Mapping[str, str] | Any) -> NodeRecord:
-    """A node whose tensors have other names, those that its bodies capture too."""
-    attributes: dict[str, Any] = dict(node.attributes)
-    for key, value in node.attributes.items():
-        if isinstance(value, GraphRecord):
-            attributes[key] = _renamed_body(value, names, frozenset())
-    return replace(
-        node,
-        inputs=tuple(names[n] for n in node.inputs),
-        outputs=tuple(names[n] for n in node.outputs),
-        attributes=attributes,
-    )
-
-
-def _renamed_body(graph: GraphRecord, names: Any, outer: frozenset[str]) -> GraphRecord:
-    own = outer | {i.name for i in graph.inputs} | set(graph.initializers)
-    own |= {o for n in graph.nodes for o in n.outputs}
-    inner = _Inner(names, own)
-    return replace(
-        graph,
-        nodes=tuple(
-            replace(
-                n,
-                inputs=tuple(inner[i] for i in n.inputs),
-                attributes={
-                    k: _renamed_body(v, names, own) if isinstance(v, GraphRecord) else v
-                    for k, v in n.attributes.items()
-                },
-            )
-            for n in graph.nodes
-        ),
-        outputs=tuple(replace(o, name=inner[o.name]) for o in graph.outputs),
-    )
-
-
-class _Inner:
-    """Names within a body: its own stay."""
-
-    def __init__(self, names: Any, own: frozenset[str]) -> None:
-        self.names, self.own = names, own
-
-    def __getitem__(self, name: str) -> str:
-        return name if not name or name in self.own else self.names[name]

@@ -15,6 +15,7 @@ from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.layers_constant import AddConstant
 from braze.tensorrt.layers_convolution import AddConvolution
+from braze.tensorrt.layers_flow import AddFlow, Region
 from braze.tensorrt.layers_index import AddIndex
 from braze.tensorrt.layers_moves import AddMoves
 from braze.tensorrt.layers_norm import AddNorm
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 class INetworkDefinition(
     AddConstant,
     AddConvolution,
+    AddFlow,
     AddIndex,
     AddMoves,
     AddNorm,
@@ -57,6 +59,7 @@ class INetworkDefinition(
         self._name = f"Unnamed Network {builder._count_network()}"
         self._inputs: list[ITensor] = []
         self._layers: list[ILayer] = []
+        self._regions: list[Region] = []
         self._tensors = 0
         self._lowering: Lowering | None = None
         self._functions: Mapping[tuple[str, str, str], FunctionRecord] = {}
