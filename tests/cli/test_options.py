@@ -6,9 +6,43 @@ import pytest
 
 from braze.cli import execute
 from braze.cli.callers import GpuOptions
+from braze.cli.exec_options import ExecOptions, exec_options
+from braze.cli.exec_table import REFUSED, TAKEN, Taken
+from braze.cli.exec_values import IoFormat, check_formats
 from braze.cli.main import make_parser
-from braze.cli.options import REFUSED, ExecOptions, exec_options
 from braze.core.errors import ConfigError
+
+# every option of trtexec 7.0 to 11.1
+ALL_OF_TRTEXEC = """
+--accuracyAlgorithm --accuracyThreshold --adjustForDLA --allocationStrategy --allowGPUFallback
+--allowWeightStreaming --asyncFileReader --atol --avgRuns --avgTiming --batch --best --bf16
+--buildDLAStandalone --buildOnly --builderOptimizationLevel --calib --calibProfile --consistency
+--continue --cpuOnly --decomposableAttentions --deploy --device --directIO
+--distributiveIndependence --dryRun --dumpKernelText --dumpLayerInfo --dumpOptimizationProfile
+--dumpOutput --dumpProfile --dumpRawBindingsToFile --dumpRefit --duration --dynamicPlugins
+--enablePluginOverride --errorOnTimingCacheMiss --excludeLeanRuntime --explicitBatch
+--explicitPrecision --exportLayerInfo --exportOutput --exportProfile --exportTimes --exposeDMA
+--fp16 --fp8 --getPlanVersionOnly --hardwareCompatibilityLevel --help --helpBuildRoute
+--heuristic --idleTime --ignoreParsedPluginLibs --includeDataTransfers --infStreams
+--inputIOFormats --int4 --int8 --iterations --l2LimitForTiling --layerDeviceTypes
+--layerOutputTypes --layerPrecisions --leanDLLPath --loadEngine --loadInputs --loadRefOutputs
+--markDebug --markUnfusedTensorsAsDebugTensors --maxAuxStreams --maxBatch --maxShapes
+--maxShapesCalib --maxTactics --memPoolSize --minShapes --minShapesCalib --minTiming --model
+--monitorMemory --nativeInstanceNorm --ni --noBuilderCache --noCompilationCache --noCudaGraph
+--noDataTransfers --noSpinWait --noTF32 --nvtxMode --onnx --optShapes --optShapesCalib --output
+--outputIOFormats --percentile --persistentCacheRatio --pi --pluginInstanceNorm --plugins
+--precisionConstraints --preview --profile --profilingVerbosity --refPair --refit
+--refitFromOnnx --remoteAutoTuningConfig --reportCapabilityDLA --restricted --rtol
+--runtimePlatform --safe --safetyPlugins --saveAllDebugTensors --saveAllEngines
+--saveDebugTensors --saveEngine --separateProfileRun --setBuildRoute --setPluginsToSerialize
+--shapes --skipInference --sleepTime --sparsity --staticPlugins --streams --stripAllWeights
+--stripWeights --stronglyTyped --tacticSources --tempdir --tempfileControls --threads
+--tilingOptimizationLevel --timeDeserialize --timeRefit --timingCacheFile --tuneBuildRouteFile
+--tuneBuildRoutes --tuningCacheFile --tuningSearch --tuningTimeOut --uff --uffInput --uffNHWC
+--uint8AsymmetricQuantizationDLA --useCudaGraph --useDLACore --useManagedMemory --useProfile
+--useRuntime --useSpinWait --vc --verbose --versionCompatible --warmUp --weightStreamingBudget
+--weightless --workspace -h -v
+"""
 
 
 def parse(*arguments: str) -> ExecOptions:
@@ -59,12 +93,71 @@ def test_options_braze_lacks_are_refused_with_a_reason(name: str) -> None:
     assert str(e.value) == f"{name}: {REFUSED[name]}"
 
 
-def test_options_without_effect_are_noted() -> None:
-    o = parse("--onnx=m", "--exposeDMA", "--noTF32")
-    assert o.notes == (
-        "--exposeDMA has no effect",
-        "--noTF32 has no effect",
-    )
+@pytest.mark.parametrize("taken", TAKEN, ids=lambda t: t.name)
+def test_options_without_effect_are_taken(taken: Taken) -> None:
+    value = taken.values[0] if taken.values else "1"
+    o = parse("--onnx=m", f"{taken.name}={value}" if taken.metavar else taken.name)
+    assert o.given == ((taken.name, value if taken.metavar else ""),)
+    if taken.values:
+        with pytest.raises(ConfigError, match=f"^{taken.name}=made-up: "):
+            parse("--onnx=m", f"{taken.name}=made-up")
+
+
+def test_every_option_of_trtexec_is_known() -> None:
+    known = {t.name for t in TAKEN} | set(REFUSED)
+    known |= {s for a in make_parser("exec", execute)._actions for s in a.option_strings}
+    assert not set(ALL_OF_TRTEXEC.split()) - known
+    assert not {t.name for t in TAKEN} & set(REFUSED)
+
+
+def test_a_mistyped_option_is_told_the_nearest() -> None:
+    for typed, meant in (
+        ("--minshapes=x:1", "--minShapes"),
+        ("--saveengine=f", "--saveEngine"),
+        ("--refitFromONNX", "--refitFromOnnx"),
+        ("--fp61", "--fp16"),
+    ):
+        with pytest.raises(ConfigError, match=f"did you mean {meant}"):
+            parse("--onnx=m", typed)
+    with pytest.raises(ConfigError, match="lists the options"):
+        parse("--onnx=m", "--zzzzzzzz")
+
+
+def test_formats_are_checked() -> None:
+    o = parse("--onnx=m", "--inputIOFormats=fp32:chw,int64:chw+hwc8", "--outputIOFormats=chw")
+    assert [f.dtype for f in o.input_formats] == ["float32", "int64"]
+    types = {"x": "float32", "i": "int64"}
+    check_formats(o.input_formats, types, "--inputIOFormats")
+    check_formats((IoFormat("", "chw"),), types, "--inputIOFormats")
+    check_formats((), types, "--inputIOFormats")
+    with pytest.raises(ConfigError, match="'i', which is int64"):
+        check_formats((IoFormat("float32", "fp32:chw"),), types, "--inputIOFormats")
+    with pytest.raises(ConfigError, match="3 entries"):
+        check_formats((IoFormat("", "chw"),) * 3, types, "--inputIOFormats")
+    for text in ("fp32:hwc", "fp99:chw", "fp32:", "chw:fp32"):
+        with pytest.raises(ConfigError, match="--inputIOFormats"):
+            parse("--onnx=m", f"--inputIOFormats={text}")
+
+
+def test_threads_with_and_without_a_number() -> None:
+    assert parse("--onnx=m", "--threads=3").build["threads"] == 3
+    assert parse("--onnx=m", "--threads", "--verbose").build["threads"] == 0
+    assert parse("--onnx=m").build["threads"] is None
+
+
+def test_a_duration_for_ever() -> None:
+    assert parse("--onnx=m", "--duration=-1").duration_s == float("inf")
+
+
+def test_debug_tensors() -> None:
+    o = parse("--onnx=m", "--markUnfusedTensorsAsDebugTensors", "--saveDebugTensors=m:m.raw")
+    assert o.build["debug"] == ("*",)
+    assert o.debug_files == {"m": "m.raw"}
+    assert parse("--onnx=m", "--saveAllDebugTensors=raw,summary").debug_formats == (
+        "raw", "summary",
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="none of summary"):
+        parse("--onnx=m", "--saveAllDebugTensors=xml")
 
 
 def test_precision() -> None:
@@ -77,11 +170,13 @@ def test_precision() -> None:
 
 def test_weight_budgets() -> None:
     assert parse("--onnx=m").weight_budget is None
-    assert parse("--onnx=m", "--weightStreamingBudget=-2").weight_budget is None
+    for all_of_them in ("-1", "-2"):
+        o = parse("--onnx=m", f"--weightStreamingBudget={all_of_them}")
+        assert o.weight_budget is None
     for text, budget in (("30%", 300), ("0.5%", 5), ("1234", 1234), ("0", 0)):
         found = parse("--onnx=m", f"--weightStreamingBudget={text}").weight_budget
         assert found is not None and found.bytes_of(1000) == budget
-    for text in ("-1", "101%", "-3%", "12.5", "x", ""):
+    for text in ("-3", "101%", "-3%", "12.5", "x", ""):
         with pytest.raises(ConfigError, match="neither bytes, nor a part"):
             parse("--onnx=m", f"--weightStreamingBudget={text}")
 
@@ -90,7 +185,7 @@ def test_how_an_engine_runs_on_a_gpu() -> None:
     assert parse("--onnx=m").gpu == GpuOptions(transfers=True, graph=True, spin=True)
     o = parse("--onnx=m", "--noDataTransfers", "--noCudaGraph", "--useSpinWait")
     assert o.gpu == GpuOptions(transfers=False, graph=False, spin=True)
-    assert o.gpu_names == ("--noDataTransfers", "--noCudaGraph", "--useSpinWait") and not o.notes
+    assert o.gpu_names == ("--noDataTransfers", "--noCudaGraph", "--useSpinWait")
     with pytest.raises(ConfigError, match="contradict"):
         parse("--onnx=m", "--useSpinWait", "--noSpinWait")
 
@@ -104,7 +199,7 @@ def test_how_an_engine_runs_on_a_gpu() -> None:
         ["--loadEngine=e", "--minShapes=x:1"],
         ["--onnx=m", "--madeUp"],
         ["--onnx=m", "--iterations=0"],
-        ["--onnx=m", "--duration=-1"],
+        ["--onnx=m", "--duration=-2"],
         ["--onnx=m", "--duration=nan"],
         ["--onnx=m", "--duration=inf"],
         ["--onnx=m", "--percentile=101"],

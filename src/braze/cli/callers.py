@@ -38,8 +38,10 @@ class WeightBudget:
 class HostCaller:
     """Runs its context and keeps the last outputs."""
 
-    def __init__(self, engine: braze.Engine, feed: Mapping[str, Array]) -> None:
-        self._context = engine.create_context()
+    def __init__(
+        self, engine: braze.Engine, feed: Mapping[str, Array], profile: int | None = None
+    ) -> None:
+        self._context = engine.create_context(profile)
         self._feed = feed
         self._outputs: dict[str, Array] = {}
 
@@ -55,9 +57,13 @@ class GpuCaller:
     """Runs with pinned memory of the host, or without transfers with memory of the GPU."""
 
     def __init__(
-        self, engine: braze.Engine, feed: Mapping[str, Array], options: GpuOptions
+        self,
+        engine: braze.Engine,
+        feed: Mapping[str, Array],
+        options: GpuOptions,
+        profile: int | None = None,
     ) -> None:
-        self._context = context = engine.create_context()
+        self._context = context = engine.create_context(profile)
         self._options = options
         self._memory: dict[str, Any] = {}
         for b in engine.plan.inputs:

@@ -22,20 +22,23 @@ SAFE_INTEGERS = 2
 
 
 def run_shapes(
-    engine: braze.Engine, given: Mapping[str, Shape], files: Mapping[str, Content]
+    engine: braze.Engine,
+    given: Mapping[str, Shape],
+    files: Mapping[str, Content],
+    profile: int | None = None,
 ) -> dict[str, Shape]:
     """Shapes of one run: those of .npy files, those given (names may be patterns), else the opt
-    shapes of the first profile.
+    shapes of the profile, the first one where none is given.
 
     Raises ShapeError and ProfileError where the engine does not take them: before there are arrays
     of them, which may be of any size.
     """
     plan = engine.plan
-    shapes = profile_shapes(plan, 0, "opt")
+    shapes = profile_shapes(plan, profile or 0, "opt")
     shapes.update(expand_names(given, [b.name for b in plan.inputs], "--shapes"))
     arrays = {n: f.data.shape for n, f in files.items() if not isinstance(f.data, bytes)}
     shapes.update({n: shape for n, shape in arrays.items() if n in shapes})
-    context = engine.create_context()
+    context = engine.create_context(profile)
     for name, shape in shapes.items():
         context.set_input_shape(name, shape)
     for binding in plan.outputs:

@@ -16,8 +16,8 @@ from braze.engine.plan import Plan
 from braze.runtime.context import Times
 
 MIB = 1 << 20
-MOST_TRACE_LINES = 20
-UNSTABLE_VARIATION = 0.05
+MOST_TRACE_LINES = 200  # at either end, as in trtexec
+UNSTABLE_VARIATION = 0.025
 MOST_ENQUEUE = 0.8  # of the time of computing, as in trtexec
 
 
@@ -80,68 +80,64 @@ def decision_lines(trace: Trace) -> list[str]:
     ]
 
 
-def performance_lines(
-    measured: Measurement, percentiles: Sequence[float], average_runs: int
-) -> list[str]:
-    """The trace averages and the performance summary."""
-    latencies = [q.latency_ms for q in measured.queries]
-    stats = summarize(latencies, percentiles)
-    lines = [section("Trace"), f"Averages of {average_runs} runs each:"]
+def trace_lines(measured: Measurement, average_runs: int) -> list[str]:
+    """The averages of every few runs, the first and last of them where there are many."""
     queries = measured.queries
     groups = [queries[i : i + average_runs] for i in range(0, len(queries), average_runs)]
-    shown = groups[:MOST_TRACE_LINES]
-    lines += [f"  {_averages(g)}" for g in shown]
-    if len(groups) > len(shown):
-        lines.append(f"  and {len(groups) - len(shown)} more; --exportTimes keeps all")
-    lines += [
-        section("Performance summary"),
-        f"Warm-up: {measured.warmup_queries} queries; "
-        f"measured: {len(latencies)} queries in {measured.wall_s:.3f} s",
-        f"Throughput: {measured.throughput:.6g} qps",
-        f"Latency: {milliseconds(stats)}",
-        *_gpu_lines(measured, percentiles),
-        f"Total Host Walltime: {measured.wall_s:.6g} s",
-    ]
-    times = [q.times for q in queries if q.times]
-    if times:
-        lines.append(f"Total GPU Compute Time: {sum(t.compute for t in times) / 1e3:.6g} s")
-        lines += _gpu_notes(times)
-    spread = float(np.std(latencies)) / stats.mean if stats.mean > 0 else 0.0
-    if spread > UNSTABLE_VARIATION:
+    lines = [f"Trace averages of {average_runs} runs:"]
+    for number, group in enumerate(groups):
+        if MOST_TRACE_LINES <= number < len(groups) - MOST_TRACE_LINES:
+            continue
+        latency = _mean(q.latency_ms for q in group)
+        compute = _mean(times_of(q).compute for q in group)
+        enqueue = _mean(times_of(q).enqueue for q in group)
         lines.append(
-            f"Note: latencies vary by {spread:.0%}; other programs, a changing clock or too short "
-            f"a --duration may be why"
+            f"Average on {len(group)} runs - GPU latency: {compute:.6g} ms - Host latency: "
+            f"{latency:.6g} ms (enqueue {enqueue:.6g} ms)"
         )
-    return lines
+    return [*lines, ""]
 
 
-def _averages(queries: Sequence[Query]) -> str:
-    def mean(values: Iterable[float]) -> float:
-        return float(np.mean(list(values)))
-
-    latency = mean(q.latency_ms for q in queries)
-    times = [q.times for q in queries if q.times]
-    if not times:
-        return f"{latency:.6g} ms"
-    compute, enqueue = mean(t.compute for t in times), mean(t.enqueue for t in times)
-    return (
-        f"GPU latency: {compute:.6g} ms - Host latency: {latency:.6g} ms "
-        f"(enqueue {enqueue:.6g} ms)"
-    )
-
-
-def _gpu_lines(measured: Measurement, percentiles: Sequence[float]) -> list[str]:
-    """What a GPU spent its time with, as trtexec names the parts; none on the host."""
-    times = [q.times for q in measured.queries if q.times]
-    if not times:
-        return []
+def performance_lines(measured: Measurement, percentiles: Sequence[float]) -> list[str]:
+    """The performance summary; on the host, all of a run is computing."""
+    times = [times_of(q) for q in measured.queries]
     parts = (
+        ("Latency", [q.latency_ms for q in measured.queries]),
         ("Enqueue Time", [t.enqueue for t in times]),
         ("H2D Latency", [t.h2d for t in times]),
         ("GPU Compute Time", [t.compute for t in times]),
         ("D2H Latency", [t.d2h for t in times]),
     )
-    return [f"{name}: {milliseconds(summarize(values, percentiles))}" for name, values in parts]
+    return [
+        f"Throughput: {measured.throughput:.6g} qps",
+        *(f"{name}: {milliseconds(summarize(values, percentiles))}" for name, values in parts),
+        f"Total Host Walltime: {measured.wall_s:.6g} s",
+        f"Total GPU Compute Time: {sum(t.compute for t in times) / 1e3:.6g} s",
+    ]
+
+
+def performance_warnings(measured: Measurement) -> list[str]:
+    """What makes the numbers worse than they could be, or unsure."""
+    latencies = [q.latency_ms for q in measured.queries]
+    mean = _mean(latencies)
+    spread = float(np.std(latencies)) / mean if mean > 0 else 0.0
+    lines = []
+    if spread > UNSTABLE_VARIATION:
+        lines.append(
+            f"GPU compute time is unstable, with coefficient of variance = {spread:.2%}: other "
+            "programs, a changing clock or too short a --duration may be why"
+        )
+    times = [q.times for q in measured.queries if q.times]
+    return [*lines, *(_gpu_notes(times) if times else ())]
+
+
+def times_of(query: Query) -> Times:
+    """The parts of a run; on the host copies and launching take no time."""
+    return query.times or Times(0.0, 0.0, query.latency_ms, 0.0)
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
 
 
 def _gpu_notes(times: Sequence[Times]) -> list[str]:
@@ -153,12 +149,12 @@ def _gpu_notes(times: Sequence[Times]) -> list[str]:
     notes = []
     if enqueue > MOST_ENQUEUE * compute:
         notes.append(
-            f"Note: launching takes {enqueue:.3g} ms of the host, and computing {compute:.3g} ms: "
+            f"Launching takes {enqueue:.3g} ms of the host, and computing {compute:.3g} ms: "
             "the host may hold the GPU up; leave out --noCudaGraph"
         )
     if max(h2d, d2h) >= compute:
         notes.append(
-            f"Note: copies take {h2d:.3g} ms in and {d2h:.3g} ms out, and computing {compute:.3g} "
+            f"Copies take {h2d:.3g} ms in and {d2h:.3g} ms out, and computing {compute:.3g} "
             "ms; with --infStreams=2 they overlap, with --noDataTransfers they are left out"
         )
     return notes
@@ -182,15 +178,17 @@ def layer_profile_rows(times: Sequence[tuple[str, Sequence[float]]]) -> list[dic
 
 def layer_profile_lines(rows: Sequence[Mapping[str, Any]], runs: int) -> list[str]:
     """The per-layer table of --dumpProfile."""
-    lines = [section(f"Profile ({runs} runs)")]
-    lines.append(f"{'Time(ms)':>10} {'Avg.(ms)':>10} {'Median(ms)':>11} {'Time(%)':>8}  Layer")
+    lines = ["", f"=== Profile ({runs} iterations ) ==="]
+    lines.append(f"{'Time(ms)':>12} {'Avg.(ms)':>12} {'Median(ms)':>12} {'Time(%)':>9}   Layer")
     for r in rows:
         lines.append(
-            f"{r['timeMs']:>10.3f} {r['averageMs']:>10.4f} {r['medianMs']:>11.4f} "
-            f"{r['percentage']:>8.1f}  {r['name']}"
+            f"{r['timeMs']:>12.2f} {r['averageMs']:>12.4f} {r['medianMs']:>12.4f} "
+            f"{r['percentage']:>9.1f}   {r['name']}"
         )
     total = sum(r["timeMs"] for r in rows)
-    lines.append(f"{total:>10.3f} {total / max(runs, 1):>10.4f} {'':>11} {100.0:>8.1f}  Total")
+    medians = sum(r["medianMs"] for r in rows)
+    average = total / max(runs, 1)
+    lines.append(f"{total:>12.2f} {average:>12.4f} {medians:>12.4f} {100.0:>9.1f}   Total")
     return lines
 
 
@@ -200,7 +198,7 @@ def times_json(measured: Measurement) -> list[dict[str, float]]:
 
 
 def _times_record(q: Query) -> dict[str, float]:
-    t = q.times or Times(0.0, 0.0, q.latency_ms, 0.0)
+    t = times_of(q)
     computes = q.start_ms + t.h2d
     copies = computes + t.compute
     return {

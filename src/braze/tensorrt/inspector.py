@@ -11,7 +11,7 @@ from braze.tensorrt.enums_build import ProfilingVerbosity
 from braze.tensorrt.enums_runtime import LayerInformationFormat
 from braze.tensorrt.format_text import format_text
 from braze.tensorrt.recorder import IErrorRecorder, Reporter
-from braze.tensorrt.tensor_table import TensorTable
+from braze.tensorrt.tensor_table import TensorTable, read_table
 
 if TYPE_CHECKING:
     from braze.tensorrt.context import IExecutionContext
@@ -46,7 +46,7 @@ class EngineInspector:
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
         """One layer; an empty text with an error reported where there is none."""
-        plan = self._engine.core.plan
+        plan, table = self._engine.core.plan, self._engine.table
         if not 0 <= layer_index < len(plan.every_step):
             self._reporter.wrong(
                 "IEngineInspector::getLayerInformation",
@@ -54,30 +54,51 @@ class EngineInspector:
                 f"{len(plan.every_step)}.",
             )
             return ""
-        layer = self._layer(layer_index)
+        layer = layer_information(plan, table, layer_index, table.verbosity)
         if format is LayerInformationFormat.JSON:
             return json.dumps(layer) + "\n"
-        return _one_line(layer) + "\n"
+        return one_line(layer) + "\n"
 
     def get_engine_information(self, format: LayerInformationFormat) -> str:
         """All layers, then the names of inputs and outputs."""
-        names = [t.name for t in self._engine.table.tensors]
-        layers = [self._layer(i) for i in range(self._engine.num_layers)]
+        found = engine_information(
+            self._engine.core.plan, self._engine.table.verbosity.name, self._engine.table
+        )
         if format is LayerInformationFormat.JSON:
-            return json.dumps({"Layers": layers, "Bindings": names}) + "\n"
-        lines = ["Layers:", *(_one_line(layer) for layer in layers), "", "Bindings:", *names]
-        return "\n".join(lines) + "\n"
-
-    def _layer(self, index: int) -> dict[str, Any] | str:
-        plan, table = self._engine.core.plan, self._engine.table
-        if table.verbosity is ProfilingVerbosity.NONE:
-            return str(index)
-        if table.verbosity is ProfilingVerbosity.LAYER_NAMES_ONLY:
-            return plan.every_step[index].name
-        return detailed_layer(plan, table, index)
+            return json.dumps(found) + "\n"
+        layers = [one_line(layer) for layer in found["Layers"]]
+        return "\n".join(["Layers:", *layers, "", "Bindings:", *found["Bindings"]]) + "\n"
 
 
-def _one_line(layer: dict[str, Any] | str) -> str:
+def engine_information(
+    plan: Plan, verbosity: str, table: TensorTable | None = None
+) -> dict[str, Any]:
+    """All layers of a plan and the names of its tensors, in the inspector's words.
+
+    verbosity: a member of ProfilingVerbosity, in any case.
+    """
+    known = read_table(plan) if table is None else table
+    level = ProfilingVerbosity[verbosity.upper()]
+    count = len(plan.every_step)
+    return {
+        "Layers": [layer_information(plan, known, i, level) for i in range(count)],
+        "Bindings": [t.name for t in known.tensors],
+    }
+
+
+def layer_information(
+    plan: Plan, table: TensorTable, index: int, verbosity: ProfilingVerbosity
+) -> dict[str, Any] | str:
+    """A layer's number, its name, or all that is known of it."""
+    if verbosity is ProfilingVerbosity.NONE:
+        return str(index)
+    if verbosity is ProfilingVerbosity.LAYER_NAMES_ONLY:
+        return plan.every_step[index].name
+    return detailed_layer(plan, table, index)
+
+
+def one_line(layer: dict[str, Any] | str) -> str:
+    """A layer as text."""
     if isinstance(layer, str):
         return layer
     tensors = ", ".join
