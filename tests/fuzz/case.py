@@ -17,6 +17,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from braze.core.dtypes import from_name
+from tests.fuzz.edges import strew
 
 Array = np.ndarray[Any, Any]
 Env = Mapping[str, int]
@@ -26,11 +27,18 @@ Env = Mapping[str, int]
 class Fill:
     """How data is drawn. kind: uniform in [low, high]; away: of both signs with low <= |x| <= high;
     spread: distinct multiples of 1/8 in random order; integers: low..high, both included; and
-    special: uniform with NaN, infinities and zeros strewn in."""
+    special: uniform with NaN, infinities and zeros strewn in.
+
+    strewn: names of numbers (edges.py) that take the places of a `share` of the elements, of one
+    element where it is 0; of whole rows of the last axis where `rows`.
+    """
 
     kind: str = "uniform"
     low: float = -2.0
     high: float = 2.0
+    strewn: tuple[str, ...] = ()
+    share: float = 0.1
+    rows: bool = False
 
     def draw(self, count: int, rng: np.random.Generator) -> Array:
         """`count` numbers as float64 (integers below 2**53 are exact in it)."""
@@ -63,7 +71,9 @@ class Tensor:
         if self.values is not None:
             return np.asarray(self.values, stored(self.dtype)).reshape(shape)
         rng = np.random.default_rng([self.seed, salt])
-        return self.fill.draw(math.prod(shape), rng).reshape(shape).astype(stored(self.dtype))
+        plain = self.fill.draw(math.prod(shape), rng).reshape(shape).astype(stored(self.dtype))
+        fill = self.fill
+        return strew(plain, fill.strewn, fill.share, fill.rows, rng) if fill.strewn else plain
 
     def sizes(self, env: Env) -> tuple[int, ...]:
         """The shape with symbols replaced."""
@@ -117,6 +127,7 @@ class Case:
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     sizes: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     opset: int = 22
+    outside: str = ""  # the input or constant that has an index out of range
 
     def env(self, which: int) -> dict[str, int]:
         """Sizes at min (0), opt (1) or max (2)."""
@@ -166,7 +177,30 @@ class Case:
             inputs={n: t for n, t in self.inputs.items() if n in needed},
             constants={n: t for n, t in self.constants.items() if n in needed},
             sizes={n: r for n, r in self.sizes.items() if n in symbols},
+            outside=self.outside if self.outside in needed else "",
         )
+
+    def leaves(self) -> dict[str, Tensor]:
+        """Inputs and constants."""
+        return {**self.inputs, **self.constants}
+
+    def with_leaf(self, name: str, tensor: Tensor) -> Case:
+        """The same with another content of an input or a constant."""
+        which = "inputs" if name in self.inputs else "constants"
+        held = dict(self.inputs if name in self.inputs else self.constants)
+        held[name] = tensor
+        return replace(self, **{which: held})
+
+    def inside(self) -> Case:
+        """The same with that input's indexes in range."""
+        t = self.leaves()[self.outside]
+        plain = replace(t, fill=replace(t.fill, strewn=()))
+        return replace(self.with_leaf(self.outside, plain), outside="")
+
+    @property
+    def edges(self) -> bool:
+        """Whether some leaf holds numbers at the edges of its type."""
+        return any(t.fill.strewn or t.fill.kind == "special" for t in self.leaves().values())
 
 
 def stored(dtype: str) -> np.dtype[Any]:

@@ -18,6 +18,7 @@ from tests.fuzz import make_nests as n
 from tests.fuzz import make_pointwise as p
 from tests.fuzz import make_quantized as q
 from tests.fuzz import make_recurrent as r
+from tests.fuzz import make_sized as z
 from tests.fuzz import make_views as v
 from tests.fuzz.sketch import Ref, Sketch
 
@@ -231,6 +232,10 @@ LATER: Final[Mapping[str, Family]] = {
         "RNN": r.recurrent("RNN"), "GRU": r.recurrent("GRU"), "LSTM": r.recurrent("LSTM"),
         "stacked": r.stacked,
     }, (3,), takes="f", gives="f"),
+    "places": Family("nest", {
+        "last": z.last_position, "positions": z.positions, "overwritten": z.overwritten,
+        "all but last": z.all_but_last,
+    }, (1, 2, 2, 3, 4), takes="fi", gives="fi"),
     "random": Family("pointwise", {
         "RandomUniform": p.random_uniform, "RandomUniformLike": p.random_uniform_like,
     }, takes="f", gives="f"),

@@ -11,11 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from braze.core.errors import BrazeError, ProfileError, ShapeError, UnsupportedOpError
+from braze.core.errors import (
+    BrazeError,
+    CompileError,
+    ExecutionError,
+    InternalError,
+    ProfileError,
+    ShapeError,
+    UnsupportedOpError,
+)
 from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Graph
-from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Expected, Run, expected
+from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, RUNS_TO_CONVICT_EDGES, Run
 from tests.fuzz.case import Case
+from tests.fuzz.expected import Expected, expected
 from tests.fuzz.forcing import build, guarded_outputs
 from tests.fuzz.inside import inside
 from tests.fuzz.ways import Variant, variants
@@ -23,6 +32,7 @@ from tests.fuzz.ways import Variant, variants
 Array = np.ndarray[Any, Any]
 # A build that says one of these about a valid model refuses it; any other error is a fault.
 REFUSALS = (UnsupportedOpError, ShapeError, ProfileError)
+FAULTS = (CompileError, InternalError)  # of braze itself, whatever the model is
 SECONDS = 60
 
 
@@ -39,6 +49,7 @@ class Outcome:
     unsure: int = 0
     worst: float = 0.0  # largest error seen, as a part of its bound
     slots: int = 0  # outputs whose rows were compared bit by bit
+    refused_data: int = 0  # runs that ended with an error, as they had to
 
     def fail(self, variant: Variant | None, reason: str) -> Outcome:
         """Mark the case as wrong."""
@@ -98,7 +109,12 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
             imported = import_network(model, shapes={**shapes, **dict.fromkeys(more, ())})
         built, chosen = build(imported, way.level, way.target, way.turn)
         engine = Fed(built, more) if more else built
-    except REFUSALS as e:
+    except BrazeError as e:
+        if case.outside and not isinstance(e, FAULTS):
+            out.refused_data += 1
+            return
+        if not isinstance(e, REFUSALS):
+            raise
         out.status, out.reason = "refused", f"{type(e).__name__}: {_line(e)}"
         return
     out.templates |= chosen.used
@@ -107,20 +123,42 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
     envs = [case.env(k) for k in (1, 0, 2)] if case.sizes and not way.fixed else [env]
     for salt, sizes in enumerate(envs):
         feed = case.feed(sizes, salt)
-        try:
-            want = expected(graph, feed, seed=number)
-        except ShapeError:  # the model itself does not fit together at these sizes
-            if not _refuses(engine, feed):
-                out.fail(out.variant, f"it runs at sizes {sizes}, which the model does not allow")
-                return
-            continue
-        got = _run(engine, feed, out)
-        _compare(graph, feed, got, want, out)
+        _check_run(graph, engine, feed, number, case, out)
         if out.status != "right":
             out.reason += f" (sizes {sizes})" if sizes else ""
             return
-    if "n" in case.sizes and not way.fixed and number % 3 == 0:
+    if "n" in case.sizes and not way.fixed and number % 3 == 0 and not case.outside:
         _compare_slots(case, graph, engine, out)
+
+
+def _check_run(
+    graph: Graph, engine: Any, feed: Mapping[str, Array], number: int, case: Case, out: Outcome
+) -> None:
+    """One run: right results, or an error where the reference has one."""
+    try:
+        want = expected(graph, feed, seed=number, edges=case.edges)
+    except (ShapeError, ExecutionError) as e:  # the model does not fit together at these sizes, or
+        if not _refuses(engine, feed, out):  # an index is out of range
+            out.fail(out.variant, f"it runs where the reference has an error: {_line(e)}")
+            return
+        out.refused_data += 1
+        if case.outside in case.inputs:  # and it goes on with better ones
+            plain = case.inside()
+            better = {**feed, case.outside: plain.inputs[case.outside].data(_env(case, feed))}
+            _check_run(graph, engine, better, number, plain, out)
+        return
+    if case.outside:
+        out.fail(out.variant, f"the reference has no error for an index of {case.outside}")
+        return
+    _compare(graph, feed, _run(engine, feed, out), want, out, case.edges)
+
+
+def _env(case: Case, feed: Mapping[str, Array]) -> dict[str, int]:
+    """The sizes of a feed."""
+    return {
+        d: n for name, t in case.inputs.items()
+        for d, n in zip(t.shape, feed[name].shape, strict=True) if isinstance(d, str)
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -136,11 +174,17 @@ class Fed:
         return found
 
 
-def _refuses(engine: Any, feed: Mapping[str, Array]) -> bool:
-    try:
-        engine(feed)
-    except BrazeError:
-        return True
+def _refuses(engine: Any, feed: Mapping[str, Array], out: Outcome) -> bool:
+    """Whether a run ends with an error, and writes nowhere else."""
+    with guarded_outputs() as strayed:
+        try:
+            engine(feed)
+        except BrazeError as e:
+            if isinstance(e, FAULTS):
+                raise
+            for name in strayed():
+                out.fail(out.variant, f"bytes beside output {name} were written to")
+            return True
     return False
 
 
@@ -163,7 +207,7 @@ def _run(engine: Any, feed: Mapping[str, Array], out: Outcome) -> dict[str, Arra
 
 def _compare(
     graph: Graph, feed: Mapping[str, Array], got: Mapping[str, Array],
-    want: Mapping[str, Expected], out: Outcome,
+    want: Mapping[str, Expected], out: Outcome, edges: bool = False,
 ) -> None:  # fmt: skip
     if out.status != "right":
         return
@@ -176,7 +220,8 @@ def _compare(
         error, place = w.error(got[name])
         if error > 1:
             # by chance all runs may have left the element nearly in place: ask more of them
-            surer = expected(graph, feed, RUNS_TO_CONVICT, seed=RUNS)[name]
+            runs = RUNS_TO_CONVICT_EDGES if edges else RUNS_TO_CONVICT
+            surer = expected(graph, feed, runs, seed=RUNS, edges=edges)[name]
             error, place = surer.error(got[name])
         out.worst = max(out.worst, error)
         if error > 1:

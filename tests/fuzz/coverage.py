@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.fuzz.catalog import ANCHORS, FAMILIES, can_meet
+from tests.fuzz.catalog import ALL_FAMILIES, ANCHORS, FAMILIES, can_meet
 from tests.fuzz.checks import Outcome, refusal_kind
+from tests.fuzz.content import KINDS
 from tests.fuzz.epilogues import FORMS
 from tests.fuzz.graphs import Made, epilogue_order
 
@@ -26,12 +27,15 @@ def record(number: int, made: Made, outcome: Outcome, seconds: float) -> dict[st
         "epilogues": made.epilogues,
         "missed": made.missed,
         "ops": sorted(made.ops()),
+        "content": made.content,
+        "reached": sorted(made.reached),
         "templates": sorted(outcome.templates),
         "tactics": sorted(outcome.tactics),
         "refusals": dict(made.refusals),
         "compared": outcome.compared,
         "unsure": outcome.unsure,
         "slots": outcome.slots,
+        "refused_data": outcome.refused_data,
         "worst": outcome.worst,
         "seconds": seconds,
     }
@@ -51,11 +55,13 @@ class Coverage:
     templates: Counter[tuple[str, str]] = field(default_factory=Counter)
     tactics: set[str] = field(default_factory=set)
     ops: Counter[str] = field(default_factory=Counter)
+    contents: Counter[tuple[str, str]] = field(default_factory=Counter)  # kind, family
     refused: Counter[str] = field(default_factory=Counter)
     unfit: Counter[str] = field(default_factory=Counter)
     compared: int = 0
     unsure: int = 0
     slots: int = 0
+    refused_data: int = 0
     worst: float = 0.0
     wrong: list[Mapping[str, Any]] = field(default_factory=list)
     tests: dict[int, str] = field(default_factory=dict)  # of wrong cases made small
@@ -72,6 +78,7 @@ class Coverage:
         self.compared += r["compared"]
         self.unsure += r["unsure"]
         self.slots += r["slots"]
+        self.refused_data += r["refused_data"]
         if r["status"] == "wrong":
             self.wrong.append(r)
         else:
@@ -81,6 +88,7 @@ class Coverage:
             self.templates.update(tuple(t) for t in r["templates"])
             self.tactics.update(r["tactics"])
             self.ops.update(r["ops"])
+            self.contents.update((r["content"], f) for f in r["reached"])
 
     def uncovered_pairs(self) -> list[tuple[str, str]]:
         """Pairs of families that no right case had."""
@@ -99,7 +107,8 @@ class Coverage:
             f"refused: {100 * self.status['refused'] / total:.1f} %; elements compared: "
             f"{self.compared}, of which unsure (ties, overflow): "
             f"{100 * self.unsure / max(self.compared, 1):.2f} %; outputs whose rows were compared "
-            f"bit by bit: {self.slots}; largest error of a right case: {self.worst:.2f} of its "
+            f"bit by bit: {self.slots}; runs of wrong indexes that ended with an error: "
+            f"{self.refused_data}; largest error of a right case: {self.worst:.2f} of its "
             f"bound; {per_second:.1f} graphs a second of processor time",
             "kinds: " + _counts(self.kinds),
             "last way built: " + _counts(self.ways),
@@ -112,6 +121,7 @@ class Coverage:
             f"\nanchor x epilogue form: {forms - len(self.uncovered_epilogues())} of {forms}",
             *_missing(self.uncovered_epilogues()),
             *self._epilogue_table(),
+            *self._content_table(),
             "\ntemplates:",
             *_table(self.templates),
             f"\ndifferent tactics taken: {len(self.tactics)}, of the templates "
@@ -134,6 +144,16 @@ class Coverage:
             counts = (self.epilogues[anchor, form] for form in FORMS)
             rows.append(f"{anchor:20}" + " ".join(f"{n or '.':>3}" for n in counts))
         return [*rows, "forms: " + ", ".join(f"{i} {f}" for i, f in enumerate(FORMS))]
+
+    def _content_table(self) -> list[str]:
+        """How often each kind of content reached each family in a right case."""
+        families = sorted({f for _, f in self.contents})
+        rows = [f"\ncontent x family: {len(self.contents)} of {len(KINDS) * len(ALL_FAMILIES)}"]
+        rows += [f"{'':22}" + " ".join(f"{i:>3}" for i in range(len(families)))]
+        for kind in KINDS:
+            counts = (self.contents[kind, f] for f in families)
+            rows.append(f"{kind:22}" + " ".join(f"{n or '.':>3}" for n in counts))
+        return [*rows, "families: " + ", ".join(f"{i} {f}" for i, f in enumerate(families))]
 
     def _wrong(self) -> list[str]:
         lines = []

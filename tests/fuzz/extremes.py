@@ -291,11 +291,32 @@ def long_sum(r: random.Random) -> Case:
                 {"w": _seeded(r, "float32", (k, 3), fill), "axes": _ints(1)}).trimmed()  # fmt: skip
 
 
+def losses(r: random.Random) -> Case:
+    """Losses of classes that data or constants name: in range, ignored, or out of range."""
+    classes, more = r.choice([1, 3, 7]), r.choice([(), (4,), (2, 3)])
+    op = r.choice(["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+    given: dict[str, object] = {"reduction": r.choice(["none", "mean", "sum"])}
+    strewn: tuple[str, ...] = ()
+    wrong = r.random() < 0.4
+    if wrong:
+        strewn = (str(r.choice([classes, -classes - 1, 10**6, -(10**9)])),)
+    elif r.random() < 0.5:
+        given["ignore_index"], strewn = -1, ("-1",)
+    fill = Fill("integers", 0, classes - 1, strewn, 0.0)
+    target = _seeded(r, r.choice(["int64", "int32"]), (5, *more), fill)
+    inputs = {"x": _seeded(r, "float32", (5, classes, *more))}
+    constants = {"w": _seeded(r, "float32", (classes,), Fill("uniform", 0.2, 1.5))}
+    (inputs if r.random() < 0.5 else constants)["t"] = target
+    names = ("x", "t", "w") if r.random() < 0.5 else ("x", "t")
+    steps = (Step(op, names, ("y",), given),)
+    return Case(steps, inputs, ("y",), constants, outside="t" if wrong else "").trimmed()
+
+
 EXTREMES: Final[Mapping[str, Extreme]] = {
     f.__name__.replace("_", " "): f
     for f in (
         no_elements, inner_size_zero, zero_rows, one_element, all_dynamic, deep_chain, deep_anchors,
         constant_of_many_readers, odd_outputs, empty_constants, many_operands, unrolled_recurrence,
-        fixed_batch_reshape, sizes_as_numbers, long_sum,
+        fixed_batch_reshape, sizes_as_numbers, long_sum, losses,
     )
 }  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from tests.fuzz.case import Case, Fill
 from tests.fuzz.catalog import ALL_FAMILIES, ANCHORS, FAMILIES, Family
+from tests.fuzz.content import strewn
 from tests.fuzz.epilogues import FORMS
 from tests.fuzz.extremes import EXTREMES
 from tests.fuzz.sketch import Ref, Sketch, Unfit
@@ -19,6 +20,7 @@ from tests.fuzz.ways import FIRST_LATER
 PAIRS_A_GRAPH = 5
 EPILOGUES_A_GRAPH = 3
 EXTREME_EVERY = 8
+CONTENT_EVERY, CONTENT_OF = 5, (1, 3)  # numbers modulo 5 whose leaves hold content of some kind
 ATTEMPTS = 14
 OPSETS = (24, 24, 24, 24, 24, 24, 23, 26, 22, 20, 17, 13)
 
@@ -33,6 +35,8 @@ class Made:
     epilogues: list[tuple[str, str]] = field(default_factory=list)
     missed: list[tuple[str, ...]] = field(default_factory=list)  # forced, but nothing fitted
     refusals: Counter[str] = field(default_factory=Counter)
+    content: str = ""  # the kind of content.py
+    reached: set[str] = field(default_factory=set)  # families whose steps see it
 
     def pairs(self) -> set[tuple[str, str]]:
         """The (producer, consumer) families that meet in the case."""
@@ -113,8 +117,17 @@ class _Grower:
         self.made.case = self.s.finish(self.outputs)
         kept = {o for step in self.made.case.steps for o in step.outputs}
         self.made.families = {k: f for k, f in self.made.families.items() if k in kept}
+        if self.number % CONTENT_EVERY in CONTENT_OF:
+            self._add_content()
         self.made.refusals = self.s.refusals
         return self.made
+
+    def _add_content(self) -> None:
+        made, shapes = self.made, {v.name: v.sample.shape for v in self.s.made}
+        found = strewn(made.case, shapes, random.Random(f"content {self.number}"))
+        made.case, made.content = found.case, found.kind
+        reached = found.reached()
+        made.reached = {f for v, f in made.families.items() if v in reached}
 
     # ------------------------------------------------------------------ parts
 

@@ -59,10 +59,12 @@ def smallest(case: Case, fails: Callable[[Case], bool], seconds: float) -> Case:
 def _cost(case: Case) -> tuple[int, ...]:
     """What counts as smaller: outputs and steps first, then symbols, then everything else."""
     attributes = sum(len(s.attributes) for s in case.steps)
-    drawn = sum(t.fill != Fill() for t in (*case.inputs.values(), *case.constants.values()))
+    leaves = case.leaves().values()
+    drawn = sum(t.fill != Fill() for t in leaves)
+    edges = sum(len(t.fill.strewn) for t in leaves)
     links = sum(len(s.inputs) for s in case.steps)
     return (len(case.steps), len(case.outputs), len(case.sizes), links,
-            len(case.inputs) + len(case.constants), attributes, drawn)  # fmt: skip
+            len(leaves), attributes, drawn, edges)  # fmt: skip
 
 
 def _reductions(case: Case) -> Iterator[Case]:
@@ -94,6 +96,10 @@ def _reductions(case: Case) -> Iterator[Case]:
             yield _with_step(case, i, replace(step, attributes=rest))
         if len(step.inputs) > 1:
             yield _with_step(case, i, replace(step, inputs=step.inputs[:-1]))
+    for name, t in case.leaves().items():
+        for less in ((), *((one,) for one in t.fill.strewn)):
+            if name != case.outside and less != t.fill.strewn:
+                yield case.with_leaf(name, replace(t, fill=replace(t.fill, strewn=less)))
     for name, t in case.inputs.items():
         yield replace(case, inputs={**case.inputs, name: replace(t, fill=default_fill(t.dtype))})
 

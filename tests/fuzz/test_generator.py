@@ -16,12 +16,12 @@ from braze.frontend.onnx.importer import import_network
 from braze.ops.catalog import IMPORTERS
 from braze.ops.lowering import Anchor, Nest, Pointwise, View
 from braze.runtime import context
-from tests.fuzz.bounds import Expected, expected
 from tests.fuzz.case import DOMAINS, Case, Fill, Step, Tensor, source
 from tests.fuzz.catalog import ANCHORS, FAMILIES, GENERATED, LATER, NOT_GENERATED
 from tests.fuzz.checks import Outcome, check
 from tests.fuzz.coverage import Coverage, record
 from tests.fuzz.epilogues import FORMS
+from tests.fuzz.expected import Expected, expected
 from tests.fuzz.extremes import EXTREMES
 from tests.fuzz.forcing import guarded_outputs, other_targets
 from tests.fuzz.graphs import FIRST_LATER, make, pair_circuit

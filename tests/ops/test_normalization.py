@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import braze
 from braze.core.dtypes import F64
 from braze.core.errors import BrazeError, ShapeError
 from braze.ops.norm.batch_norm import BatchNorm
@@ -15,6 +16,7 @@ from braze.ops.norm.local_norm import LpNormalize, Lrn
 from braze.ops.norm.normalization import LayerNorm, RmsNorm
 from braze.ops.reduce.softmax import Hardmax, Softmax
 from tests.ops.check import run1, run_node, run_op
+from tests.ops.one_node import one_node
 
 NAN, INF = np.nan, np.inf
 Array = np.ndarray[Any, Any]
@@ -220,6 +222,22 @@ def test_batch_norm(layout: str, dtype: str, space: tuple[int, ...]) -> None:
     )
     got = got if layout == "NCHW" else np.moveaxis(got, -1, 1)
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("scale", [np.inf, -np.inf, 3e38, 2e19, np.nan, 1e17])
+def test_batch_norm_with_a_huge_scale_subtracts_the_mean_first(scale: float) -> None:
+    """x * a + b with b = bias - mean * a was infinity minus infinity, which is NaN."""
+    x = np.array([[0.5], [2.0], [3.0]], np.float32)
+    constants = [np.float32([v]) for v in (scale, 1, 1, 4)]
+    model = one_node(
+        "BatchNormalization", [x, *constants], opset=15, constant=range(1, 5),
+        attributes={"epsilon": 0.0},
+    )  # fmt: skip
+    with np.errstate(all="ignore"):
+        want = (x - 1) * (np.float32(scale) / 2) + 1
+    for level, target in ((0, "reference"), (1, "reference"), (2, "cpu")):
+        got = braze.build(model, optimization_level=level, target=target)({"x0": x})["y0"]
+        np.testing.assert_allclose(got, want, rtol=1e-6)  # a few roundings of float32
 
 
 def test_batch_norm_with_constants_folds_them() -> None:

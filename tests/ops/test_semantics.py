@@ -128,6 +128,17 @@ def test_integers_divided_by_zero_and_by_minus_one(way: dict[str, Any], dtype: s
     assert run(way, "Mod", {"a": a, "b": b}).tolist() == [0, 0, 0, 0, 0, 0, 1]
 
 
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_infinite_weights_beside_the_image(way: dict[str, Any], op: str) -> None:
+    """The first tap is infinite; the others are 1, so what is left out is known."""
+    weight = np.ones((1, 1, 3), np.float32)
+    weight[0, 0, 0 if op == "Conv" else 2] = np.inf
+    x = np.float32([[[1, 2, 3]]])
+    got = run(way, op, {"x": x}, {"w": weight}, pads=[1, 1])[0, 0]
+    assert np.isnan(got[0]) or got[0] == 3
+    assert (got[1:] == np.inf).all()
+
+
 def model_of_opset(op: str, opset: int, **attributes: Any) -> onnx.ModelProto:
     value = helper.make_tensor_value_info
     names = ["x", "w"] if op == "Conv" else ["x"]

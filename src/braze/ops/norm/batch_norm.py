@@ -26,13 +26,16 @@ from braze.ops.writing.precision import (
     widen,
 )
 
+HUGE = 1e18  # the square root of the largest float32
+
 
 @dataclass(frozen=True)
 class BatchNorm(LayoutOp):
     """(x - mean) / sqrt(var + epsilon) * scale + bias with one value of each a channel.
 
     Inputs x, scale [C], bias [C], mean [C], var [C]; layout "NCHW" ([N, C, *spatial]) or "NHWC".
-    Lowers to x * a + b with a and b computed a channel (at build time when they are constant).
+    Lowers to x * a + b with a and b computed a channel (at build time when they are constant), or
+    to (x - mean) * a + bias where a or b is a constant that holds an infinity, NaN or huge number.
     """
 
     epsilon: float
@@ -74,11 +77,20 @@ class BatchNorm(LayoutOp):
         x, scale, bias, mean, var = (v for v in inputs if v is not None)
         wide = compute_type(x.dtype)
         factor, shift = self._folded(g, (scale, bias, mean, var), wide)
-        if self.layout == "NCHW" and x.type.rank > 2:
-            shape = (factor.shape[0],) + (1,) * (x.type.rank - 2)
-            factor, shift = (_reshaped(g, v, shape) for v in (factor, shift))
-        y = g.add1(Binary("mul"), cast_to(g, x, wide), factor)
-        return (cast_to(g, g.add1(Binary("add"), y, shift), x.dtype),)
+        y, folded = cast_to(g, x, wide), [g.array(v) for v in (factor, shift)]
+        if not all(a is None or (np.abs(a) < HUGE).all() for a in folded):
+            # x * a, or the mean times a, would be infinite where their difference is not
+            y = g.add1(Binary("sub"), y, self._spread(g, cast_to(g, mean, wide), x))
+            shift = cast_to(g, bias, wide)
+        y = g.add1(Binary("mul"), y, self._spread(g, factor, x))
+        y = g.add1(Binary("add"), y, self._spread(g, shift, x))
+        return (cast_to(g, y, x.dtype),)
+
+    def _spread(self, g: GraphBuilder, v: Value, x: Value) -> Value:
+        """A vector of channels in a shape that broadcasts to x."""
+        if self.layout != "NCHW" or x.type.rank <= 2:
+            return v
+        return _reshaped(g, v, (v.shape[0],) + (1,) * (x.type.rank - 2))
 
     def _folded(
         self, g: GraphBuilder, vectors: tuple[Value, ...], wide: DType

@@ -1,0 +1,115 @@
+"""What the order of additions decides, and what taps beside the image do, where terms are huge,
+infinite or NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from braze.ir.graph import Node, Value
+from braze.ops.base import Op
+from braze.ops.pool.pool import AveragePool
+from braze.ops.product.conv import Conv
+from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.product.einsum import Einsum
+from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.reduce import Reduce
+from braze.ops.reduce.scan import Cumulative
+
+Array = np.ndarray[Any, Any]
+Given = Sequence[Array | None]
+# Everything that is not float64 is summed in float32; a single term at the top does not overflow.
+# Sums of float64 are looked at in numbers that are scaled down by a power of two, as their own
+# overflow would hide what they are.
+TOP, TOP_OF_DOUBLES = 3.40283e38, 1.7976931348623157e308
+SCALE_OF_DOUBLES = 2.0**-1030
+FACTOR_BEHIND = 8.0
+
+
+def drawn_sums(
+    node: Node, op: Op, values: Mapping[Value, Array], rng: np.random.Generator | None,
+    scaled: bool,
+) -> dict[Value, Array]:  # fmt: skip
+    """The result of a linear op in which elements that some order of additions makes infinite or
+    NaN are drawn from what such orders give; empty for all other ops. op: that of the node, in
+    float64; scaled: a factor behind the sum may be in its terms (Gemm's alpha, a scale)."""
+    v = node.outputs[0]
+    if rng is None or not v.dtype.is_float or not _is_sum(op):
+        return {}
+    given = [None if i is None else values[i] for i in node.inputs]
+    top = TOP_OF_DOUBLES if v.dtype.bits == 64 else TOP
+    found = _overflowed(op, given, values[v], top / FACTOR_BEHIND if scaled else top, rng)
+    if isinstance(op, (Conv, ConvTranspose)):
+        found = _beside(op, given, found, rng)
+    return {} if found is values[v] else {v: found}
+
+
+def _overflowed(op: Op, given: Given, found: Array, top: float, rng: np.random.Generator) -> Array:
+    """With P the sum of the positive terms and N that of the negative ones, a partial sum lies
+    between -N and P. So nothing overflows where both are below the top; P alone above it may give
+    infinity, N alone negative infinity, and both together NaN too."""
+    double = top > TOP
+    scale = SCALE_OF_DOUBLES if double else 1.0
+    finite = [None if a is None else np.nan_to_num(a, nan=0, posinf=0, neginf=0) for a in given]
+    largest = max((float(np.abs(a).max()) for a in finite if a is not None and a.size), default=0.0)
+    if largest < top**0.4:  # the product of two such with any number of terms is below the top
+        return found
+    # linear in the second operand alone where there is one, in the sum of all others too
+    small = [a if a is None or k == 1 else a * scale for k, a in enumerate(finite)]
+    with np.errstate(all="ignore"):
+        part = op.reference(*small)[0]
+        whole = op.reference(*(None if a is None else np.abs(a) for a in small))[0]
+        plus, minus = ((whole + s * part) / 2 > top * scale for s in (1, -1))
+    if not (plus | minus).any():
+        return found
+    # what an infinity among the terms made of it, an overflow of the other sign makes NaN
+    both = (plus & minus) | ~np.isfinite(found)
+    choice = rng.integers(4, size=found.shape)
+    drawn = np.where((choice == 1) & plus, np.inf, found)
+    if double:  # the float64 that is looked at has overflowed itself
+        small = [a if a is None or k == 1 else a * scale for k, a in enumerate(given)]
+        clean = op.reference(*small)[0]
+        drawn = np.where((choice == 0) & ~np.isfinite(clean), clean, drawn)
+    drawn = np.where((choice == 2) & minus, -np.inf, drawn)
+    drawn = np.where((choice == 3) & both, np.nan, drawn)
+    return np.where(plus | minus, drawn, found)
+
+
+def _beside(
+    op: Conv | ConvTranspose, given: Given, found: Array, rng: np.random.Generator
+) -> Array:
+    """Taps of infinite or NaN weights outside of the image: they are left out, or zero times the
+    weight is NaN (docs/semantics.md)."""
+    x, w = given[0], given[1]
+    assert x is not None and w is not None
+    odd = (~np.isfinite(w)).astype(np.float64)
+    if not odd.any():
+        return found
+    inside = op.reference(np.ones_like(x), odd)[0]
+    if isinstance(op, Conv):
+        total = odd.sum(tuple(range(1, odd.ndim)))
+    else:
+        parts = odd.reshape(op.groups, w.shape[0] // op.groups, *w.shape[1:])
+        total = parts.sum((1, *range(3, parts.ndim))).reshape(-1)
+    total = total.reshape(-1) if op.layout == "NHWC" else total.reshape(-1, *[1] * (w.ndim - 2))
+    outside = inside < total - 0.5
+    if not outside.any():
+        return found
+    # where nothing infinite is inside: the other terms, or what their overflow makes of them
+    without = op.reference(x, np.where(odd > 0, 0.0, w))[0]
+    huge = max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in (x, w)) > TOP**0.4
+    choice = rng.integers(4 if huge else 2, size=found.shape)
+    drawn = np.where((choice == 1) & (inside < 0.5), without, np.nan)
+    signs = rng.choice([np.inf, -np.inf], found.shape)
+    drawn = np.where(((choice == 1) & (inside > 0.5)) | (choice > 1), signs, drawn)
+    return np.where(outside, drawn, found)
+
+
+def _is_sum(op: Op) -> bool:
+    if isinstance(op, Reduce):
+        return op.kind in ("sum", "mean")
+    if isinstance(op, Cumulative):
+        return op.kind == "sum"
+    return isinstance(op, (MatMul, Conv, ConvTranspose, Einsum, AveragePool))
