@@ -84,6 +84,8 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "layers_slice": ("ISliceLayer",),
     "network": ("INetworkDefinition",),
     "optimization_profile": ("IOptimizationProfile",),
+    "parser": ("OnnxParser", "get_nv_onnx_parser_version"),
+    "parser_error": ("ParserError",),
     "plugin_registry": (
         "IPluginRegistry",
         "get_builder_plugin_registry",

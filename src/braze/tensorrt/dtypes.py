@@ -27,6 +27,15 @@ def from_core(dtype: DType, where: str) -> DataType:
     return _NAMES[dtype]
 
 
+def closest(dtype: DType) -> DataType:
+    """The element type that stands for one that TensorRT may lack: the nearest that it has."""
+    if dtype in _NAMES:
+        return _NAMES[dtype]
+    if dtype.is_float or dtype.kind == "b":
+        return DataType.FLOAT
+    return DataType.INT64 if dtype.bits > 16 else DataType.INT32
+
+
 def array_type(dtype: DataType) -> np.dtype[Any]:
     """The dtype of arrays of these elements in the core; those of 4 bits take a byte each."""
     return _CORE[dtype].numpy

@@ -11,7 +11,7 @@ import numpy as np
 from braze.core.dtypes import DType
 from braze.core.dtypes import from_numpy as core_from_numpy
 from braze.core.errors import BrazeError, ModelError, ShapeError
-from braze.frontend.onnx.records import GraphRecord, NodeRecord, TensorRecord
+from braze.frontend.onnx.records import GraphRecord, NodeRecord, TensorRecord, Unreadable
 from braze.ir.graph import TensorType, Value
 from braze.tensorrt.dtypes import array_type, core_type, from_core
 from braze.tensorrt.enums_runtime import DataType
@@ -31,7 +31,7 @@ class Said:
     """A layer as it was said: its nodes, its constants by name, and why it cannot be, if so."""
 
     nodes: list[NodeRecord] = field(default_factory=list)
-    constants: dict[str, TensorRecord] = field(default_factory=dict)
+    constants: dict[str, TensorRecord | Unreadable] = field(default_factory=dict)
     failure: BrazeError | None = None
 
 
@@ -132,6 +132,18 @@ class Emitter:
         self.said.constants[name] = record
         self.lowering.initializers[name] = record
         return name
+
+    def raw(self, record: NodeRecord) -> None:
+        """A node of a parsed model."""
+        self.said.nodes.append(record)
+        self.lowering.run(record, self.lowering.network._opsets)
+
+    def initializer(self, name: str, record: TensorRecord | Unreadable) -> str:
+        """A constant of a parsed model, which several layers may read; its name here."""
+        inner = f"parsed.{name}"
+        self.lowering.initializers[inner] = record
+        self.said.constants[inner] = record
+        return inner
 
     def ints(self, values: Iterable[Any]) -> str:
         """A vector of int64 as a constant."""

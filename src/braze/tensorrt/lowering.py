@@ -16,6 +16,7 @@ from braze.frontend.onnx.records import (
     ModelRecord,
     NodeRecord,
     TensorRecord,
+    Unreadable,
     ValueRecord,
 )
 from braze.frontend.onnx.scope import Poison, Scope
@@ -46,7 +47,7 @@ class Lowering:
         self, network: INetworkDefinition, shapes: Shapes | None = None, obey: bool = False
     ) -> None:
         self.network, self.obey = network, obey
-        self.initializers: dict[str, TensorRecord] = {}
+        self.initializers: dict[str, TensorRecord | Unreadable] = {}
         self.origins: dict[str, Weights] = {}
         self.said: dict[int, Said] = {}
         self._names: dict[str, int] = {}

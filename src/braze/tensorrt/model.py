@@ -15,6 +15,7 @@ from braze.frontend.onnx.records import (
     ModelRecord,
     NodeRecord,
     TensorRecord,
+    Unreadable,
     ValueRecord,
 )
 from braze.tensorrt.dtypes import core_type
@@ -52,7 +53,7 @@ class _Model:
         self.taken: set[str] = set()
         self.tail: list[NodeRecord] = []
         self.outputs: list[ValueRecord] = []
-        self.constants: dict[str, TensorRecord] = {}
+        self.constants: dict[str, TensorRecord | Unreadable] = {}
         self.sources: dict[str, str] = {}
         self.functions: dict[tuple[str, str, str], FunctionRecord] = dict(self.network._functions)
 
@@ -68,7 +69,7 @@ class _Model:
                 self._name(lowering.name_of(tensor), tensor.name)
         for layer in network._layers:
             for name, record in lowering.said[layer._number].constants.items():
-                self.constants[self._name(name, name)] = record
+                self.constants[self._name(name, name.removeprefix("parsed."))] = record
                 self.sources[self.names[name]] = name
         head = [renamed(n, self) for n in lowering.head]
         nodes = [*head, *self._level(network._layers), *self.tail]

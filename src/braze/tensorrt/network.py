@@ -9,7 +9,7 @@ from braze.core.errors import BrazeError
 from braze.frontend.onnx.records import FunctionRecord
 from braze.tensorrt.deprecation import Scoped
 from braze.tensorrt.dims import Dims
-from braze.tensorrt.dtypes import from_core
+from braze.tensorrt.dtypes import closest
 from braze.tensorrt.enums_build import NetworkDefinitionCreationFlag
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
@@ -190,7 +190,7 @@ class INetworkDefinition(
 
     def _dtype_of(self, tensor: ITensor) -> DataType:
         found = self._lowered().type_of(tensor)
-        return DataType.FLOAT if found is None else from_core(found.dtype, tensor.name)
+        return DataType.FLOAT if found is None else closest(found.dtype)
 
     def _tell_failure(self, tensor: ITensor) -> None:
         producer = tensor._producer
