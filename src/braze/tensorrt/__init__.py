@@ -102,6 +102,7 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "profiler": ("IProfiler", "Profiler"),
     "progress": ("IProgressMonitor",),
     "recorder": ("IErrorRecorder",),
+    "refit": ("OnnxParserRefitter", "Refitter"),
     "runtime": ("Runtime",),
     "runtime_config": ("IRuntimeConfig", "ISerializationConfig"),
     "stream_io": ("IStreamReader", "IStreamReaderV2", "IStreamWriter"),

@@ -46,6 +46,12 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
         self._addresses: dict[str, int] = {}
         self._shapes = {t.name: t.shape for t in self._engine.table.inputs}
 
+    def renew(self) -> None:
+        """Go on with the engine as it is now; raises what the core raises."""
+        shapes, addresses = self._shapes, self._addresses
+        self._use_profile(self._profile)
+        self._shapes, self._addresses = shapes, addresses
+
     # ---- about the context --------------------------------------------------------------
 
     @property

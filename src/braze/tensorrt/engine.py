@@ -51,6 +51,12 @@ class ICudaEngine(EngineWeights, LegacyEngine):
         self._engine = engine
         self._table = read_table(engine.plan)
 
+    def renew(self, engine: core.Engine) -> None:
+        """Go on with other weights; contexts keep their shapes and addresses."""
+        self._take(engine)
+        for context in self.contexts:
+            context.renew()
+
     # ---- about the engine ---------------------------------------------------------------
 
     @property
