@@ -24,6 +24,14 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     "builder": ("Builder",),
     "config": ("IBuilderConfig",),
     "layer": ("ILayer",),
+    "layers_attention": (
+        "IAttention",
+        "IAttentionBoundaryLayer",
+        "IAttentionInputLayer",
+        "IAttentionOutputLayer",
+        "IKVCacheUpdateLayer",
+        "IRotaryEmbeddingLayer",
+    ),
     "layers_constant": ("IConstantLayer", "IFillLayer"),
     "layers_convolution": ("IConvolutionLayer", "IDeconvolutionLayer", "IFullyConnectedLayer"),
     "layers_flow": (

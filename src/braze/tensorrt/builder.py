@@ -23,12 +23,15 @@ from braze.tensorrt.weights import IHostMemory
 class Builder(LegacyBuilder, Scoped):
     """Builds engines of networks. Errors go to the logger and to the error recorder."""
 
+    error_recorder: Any
+    gpu_allocator: Any
+
     def __init__(self, logger: ILogger) -> None:
         if not isinstance(logger, ILogger):
             raise TypeError(f"Builder: an ILogger is expected, not {logger!r}")
         self._logger = logger
-        self.error_recorder: Any = None
-        self.gpu_allocator: Any = None
+        self.error_recorder = None
+        self.gpu_allocator = None
         self._networks = 0
         self.reset()
 

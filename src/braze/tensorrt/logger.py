@@ -51,6 +51,8 @@ class ILogger(Scoped):
 class Logger(ILogger):
     """Prints messages down to a severity, with the time, to the standard output."""
 
+    min_severity: _Level
+
     def __init__(self, min_severity: _Level = Severity.WARNING) -> None:
         super().__init__()
         if not isinstance(min_severity, Severity):

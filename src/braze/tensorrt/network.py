@@ -13,6 +13,7 @@ from braze.tensorrt.dtypes import closest
 from braze.tensorrt.enums_build import NetworkDefinitionCreationFlag
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
+from braze.tensorrt.layers_attention import AddAttention
 from braze.tensorrt.layers_constant import AddConstant
 from braze.tensorrt.layers_convolution import AddConvolution
 from braze.tensorrt.layers_flow import AddFlow, Region
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 class INetworkDefinition(
+    AddAttention,
     AddConstant,
     AddConvolution,
     AddFlow,
@@ -54,6 +56,8 @@ class INetworkDefinition(
 ):
     """A network; `Builder.create_network` makes one."""
 
+    error_recorder: Any
+
     def __init__(self, builder: Builder, flags: int) -> None:
         self._builder, self._flags = builder, flags
         self._name = f"Unnamed Network {builder._count_network()}"
@@ -64,7 +68,7 @@ class INetworkDefinition(
         self._lowering: Lowering | None = None
         self._functions: Mapping[tuple[str, str, str], FunctionRecord] = {}
         self._opsets: Mapping[str, int] | None = None  # of the parsed model
-        self.error_recorder: Any = None
+        self.error_recorder = None
         self._start_marks()
 
     # ---- about it -----------------------------------------------------------------------

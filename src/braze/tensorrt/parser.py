@@ -32,6 +32,8 @@ _NEWEST = 28  # opset that ops are looked up in
 class OnnxParser(Scoped):
     """Parses models into a network. Errors are kept, and go to the logger."""
 
+    flags: int
+
     def __init__(self, network: INetworkDefinition, logger: ILogger) -> None:
         if not isinstance(network, INetworkDefinition):
             raise TypeError(f"OnnxParser: an INetworkDefinition is expected, not {network!r}")

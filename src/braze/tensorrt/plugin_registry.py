@@ -14,10 +14,13 @@ _Key = tuple[str, str, str]
 class IPluginRegistry:
     """Creators of plugins; `get_plugin_registry` gives the one of the process."""
 
+    error_recorder: Any
+    parent_search_enabled: bool
+
     def __init__(self) -> None:
         self._creators: dict[_Key, Any] = {}
         self._resources: dict[str, tuple[Any, int]] = {}
-        self.error_recorder: Any = None
+        self.error_recorder = None
         self.parent_search_enabled = True
 
     def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:

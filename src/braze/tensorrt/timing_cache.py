@@ -41,6 +41,9 @@ class TimingCacheKey:
 class TimingCacheValue:
     """Which tactic it was, and how many milliseconds it took; 0 and NaN for nothing."""
 
+    tacticHash: int
+    timingMSec: float
+
     def __init__(self, tacticHash: int, timingMSec: float) -> None:
         self.tacticHash = whole(tacticHash, "tacticHash")
         self.timingMSec = precise(timingMSec, "timingMSec")
