@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, WEIGHT
-from braze.codegen.cpu.conv.winograd.spread import RATIO, spread_weights
+from braze.codegen.cpu.conv.winograd.spread import DIRECT, RATIO, weight_marks
 from braze.codegen.cpu.conv.winograd.tactics import suits_winograd
 from braze.core.dtypes import F64
 from braze.ir.graph import Node, TensorType, Value
@@ -74,7 +74,7 @@ def _loss(x: Array, w: Array, size: int) -> Array:
     products = np.einsum("pqkc,pqnchw->pqnkhw", u * u, t * t, optimize=True)
     found = np.einsum("ip,pqnkhw,jq->nkhiwj", a, products, a, optimize=True)
     found = np.where(_spread(x, patches, size)[:, None, :, None, :, None], 0.0, found)
-    found[:, spread_weights(w, F64)] = 0.0
+    found[:, weight_marks(w, F64) == DIRECT] = 0.0
     found = found.reshape(*found.shape[:2], tiles[0] * size, tiles[1] * size)
     return np.sqrt(w.shape[1] * found[:, :, :high, :wide])
 

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from braze.codegen.cpu.anchors import anchor_tactics
-from braze.codegen.cpu.conv.winograd.spread import ALONE, RATIO, spread_weights
+from braze.codegen.cpu.conv.winograd.spread import ALONE, RATIO, weight_marks
 from braze.codegen.cpu.packing import pack_anchor
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS
@@ -284,5 +284,20 @@ def test_which_weights_are_spread() -> None:
     weight[5] *= 1e30
     weight[6, 3, 1, 1] = -np.inf
     weight[7] = 0
-    found = spread_weights(weight, F32)
-    assert found.tolist() == [False, False, False, False, True, True, True, False]
+    assert weight_marks(weight, F32).tolist() == [0, 0, 0, 1, 2, 2, 2, 0]
+
+
+@pytest.mark.parametrize("isa", host_isas())
+@pytest.mark.parametrize("size", [2, 4])
+def test_taps_of_zeros(isa: str, size: int) -> None:
+    """A huge number under taps of zeros counts for nothing, although all windows see it."""
+    kernel = conv(1, 9, 7, (18, 20), (3, 3), pads=PADS, kind="bias")
+    code, straight = fast(kernel, isa, size), direct(kernel, isa)
+    inputs = harness.random_inputs(kernel, {})
+    inputs[1][:, :, 0] = inputs[1][:, :, :, ::2] = 0
+    assert not summed_directly(code, inputs, {})
+    inputs[0][0, 5, 4, 3] = 1e9
+    got, summed = code(inputs, {}), straight(inputs, {})
+    for number, where in tiles(got, size).items():
+        if in_patch(number, (0, 5, 4, 3), size):
+            np.testing.assert_array_equal(got[where], summed[where])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from braze.codegen.cpu.conv.winograd.matrices import tap_places, transform_weights
-from braze.codegen.cpu.conv.winograd.spread import spread_weights
+from braze.codegen.cpu.conv.winograd.spread import DIRECT, weight_marks
 from braze.codegen.cpu.product.dot import WORD
 from braze.codegen.cpu.recurrence.form import PANELS, pack_panels
 from braze.core.dtypes import from_numpy
@@ -96,11 +96,11 @@ def _conv_panels(array: Array, p: dict[str, int]) -> Array:
 
 def _winograd_panels(array: Array, p: dict[str, int]) -> Array:
     """[K, C, 3, 3] -> panels of each point, panels of the taps that are no points, and for each of
-    the panels' columns whether the vector that it is in must be summed directly."""
+    the panels' columns the largest mark of the vector that it is in (winograd/spread.py)."""
     taps = array.transpose(2, 3, 1, 0).reshape(9, *array.shape[1::-1])
-    spread = spread_weights(array, from_numpy(array.dtype))
-    if spread.any():
-        array = np.where(spread[:, None, None, None], 0, array).astype(array.dtype)
+    marks = weight_marks(array, from_numpy(array.dtype))
+    if marks.max() == DIRECT:  # may be infinite, and nothing reads their points
+        array = np.where(marks[:, None, None, None] == DIRECT, 0, array).astype(array.dtype)
     points = transform_weights(array, p["size"])
     others = []
     for tap, (number, factor) in zip(taps, tap_places(p["size"]), strict=True):
@@ -109,11 +109,11 @@ def _winograd_panels(array: Array, p: dict[str, int]) -> Array:
         else:
             others.append(tap)
     parts = [panels(m, p["columns"]) for m in (points, np.stack(others))]
-    marks = np.zeros(parts[0].shape[1] * p["columns"], array.dtype)
-    marks[: spread.size] = spread
-    vectors = marks.reshape(-1, p["lanes"])
+    padded = np.zeros(parts[0].shape[1] * p["columns"], array.dtype)
+    padded[: marks.size] = marks
+    vectors = padded.reshape(-1, p["lanes"])
     vectors[:] = vectors.max(1, keepdims=True)
-    return np.concatenate([*(part.reshape(-1) for part in parts), marks])
+    return np.concatenate([*(part.reshape(-1) for part in parts), padded])
 
 
 def _stepped(matrices: Array, columns: int) -> Array:

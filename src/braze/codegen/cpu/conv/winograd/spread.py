@@ -12,7 +12,13 @@ A window of zeros has no scale of its own: there the norm of the patch may be up
 maps that are mostly zero would leave the fast path at every border. Past `limit` the transforms
 could overflow.
 
-What is decided depends on the numbers of the patch alone, never on the tiles around it.
+The same goes for the weights of an output channel, tap by tap: an input that is zero, or huge,
+under some taps must not meet errors of the others. Where all weights of a tap are zero, what lies
+under it counts for nothing, so that the norm of a patch may again be up to `ALONE` and no more.
+
+What is decided depends on the numbers of the patch and of the weights alone, never on the tiles
+around. Both are marked, patches with 2 (spread), 1 (a norm beyond `ALONE`) or 0, weights with 2
+(spread), 1 (taps of zeros) or 0; where both come to `DIRECT` in sum, outputs are summed directly.
 """
 
 from __future__ import annotations
@@ -34,6 +40,7 @@ from braze.core.dtypes import DType
 RATIO: Final = 2.0**4
 WEIGHT_RATIO: Final = 2.0**8
 ALONE: Final = 2.0**10
+DIRECT: Final = 2.0
 _CHAIN = 5  # squares that are added one after another: longer chains would be waited for
 Channels = Callable[[], Iterator[tuple[TileShape, ir.Value]]]
 
@@ -47,15 +54,15 @@ def limit(dtype: DType) -> float:
     return 2.0 ** (55 if dtype.itemsize <= 4 else 500)
 
 
-def spread_weights(weight: NDArray[Any], dtype: DType) -> NDArray[np.bool_]:
-    """For each output channel of [K, C, 3, 3] whether its taps are too far apart, by the same rule:
-    an input that is zero under the large ones must not meet their errors."""
+def weight_marks(weight: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """The mark of each output channel of [K, C, 3, 3]."""
     with np.errstate(all="ignore"):
         taps = np.square(weight.astype(np.float64)).sum(1).reshape(weight.shape[0], -1)
         whole = taps.sum(1)
         reach = np.where(taps == 0, ALONE**2, WEIGHT_RATIO**2 * taps)
-        spread: NDArray[np.bool_] = ~(whole <= np.minimum(reach.min(1), limit(dtype) ** 2))
-    return spread
+        suits = whole <= np.minimum(reach.min(1), limit(dtype) ** 2)
+    gaps = (taps == 0).any(1) & (whole != 0)
+    return np.where(suits, np.where(gaps, 1.0, 0.0), DIRECT).astype(weight.dtype)
 
 
 class Spread:
@@ -96,12 +103,13 @@ class Spread:
                 total = add(fn, total, energy)
             fn.store(total, self._sum(k))
 
-    def unclear(self, rows: ir.Value, columns: ir.Value) -> ir.Value:
-        """Whether the patch needs a closer look, after its last channels.
+    def loudness(self, rows: ir.Value, columns: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The mark of a patch if it is not spread, and whether that needs a closer look; after its
+        last channels.
 
         rows, columns: how many of the tile's outputs exist; others need no energy in their windows.
         """
-        fn, b = self.fn, self.fn.builder
+        fn, b, kind = self.fn, self.fn.builder, self.shape.element
         sums = [fn.load(self._sum(k), self.shape.vector) for k in range(len(self.parts))]
         *cells, total = (_across(fn, value) for value in sums)
         for value in cells:
@@ -112,10 +120,11 @@ class Spread:
                 b.icmp_signed(">", rows, i64(i - 1)), b.icmp_signed(">", columns, i64(j - 1))
             )
             least = self._smaller(least, b.select(needed, energy, least))
-        kind = self.shape.element
         most = b.fmul(least, splat(kind, RATIO * RATIO))
         most = self._smaller(most, splat(kind, self.limit))
-        return b.not_(b.fcmp_ordered("<=", total, most))
+        loud = b.fcmp_ordered(">", total, splat(kind, ALONE * ALONE))
+        mark = b.select(loud, splat(kind, 1.0), splat(kind, 0.0))
+        return mark, b.not_(b.fcmp_ordered("<=", total, most))
 
     def _smaller(self, x: ir.Value, y: ir.Value) -> ir.Value:
         b = self.fn.builder

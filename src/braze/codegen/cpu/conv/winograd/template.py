@@ -17,15 +17,15 @@ from llvmlite import ir
 from braze.codegen.cpu.conv.taps import steps
 from braze.codegen.cpu.conv.winograd.direct import DirectSums
 from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, Matrix, tap_places
-from braze.codegen.cpu.conv.winograd.spread import Spread
+from braze.codegen.cpu.conv.winograd.spread import DIRECT, Spread
 from braze.codegen.cpu.conv.winograd.tactics import TEMPLATE
-from braze.codegen.cpu.llvm.function import I1, I8, POINTER, KernelFunction, i64
+from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
 from braze.codegen.cpu.product.dot import element_type, multiply_add
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
-from braze.codegen.cpu.product.register_tile import TileShape, splat, zero
+from braze.codegen.cpu.product.register_tile import TileShape, splat
 from braze.codegen.cpu.product.rows import StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import PlainFinish, TileSink, pieces
@@ -111,17 +111,17 @@ class _Winograd:
         self.sums = fn.at(base, fn.dim(sums_at), byte)
         self.pointers = fn.alloca(POINTER, plan.points)
         self.finished = fn.alloca(shape.element, plan.size * plan.size * shape.lanes)
-        self.marks = fn.alloca(I8, plan.block)  # of the block's tiles: which are summed directly
+        self.marks = fn.alloca(shape.element, plan.block)  # of the block's patches
         self.pixels, self.weights = Stored(fn, kernel.inputs[0].dtype), Stored(fn, shape.dtype)
         self.spread = Spread(fn, shape, plan.size)
         first = self.weights.buffer(WEIGHT_SLOT)
         self.direct = DirectSums(
             fn, spec, plan.size, self.pixels, self.pointers, first, shape.columns, self.panels
         )
-        # a mark for each output channel lies behind the last panel (see `_winograd_panels`)
+        # marks of the output channels lie behind the last panel (see `_winograd_panels`)
         matrices = 1 + max(number for number, _ in tap_places(plan.size))
         behind = matrices * self.panels * shape.columns * spec.in_channels
-        self.spread_weights = fn.at(first, behind, shape.element)
+        self.weight_marks = fn.at(first, behind, shape.element)
         self.epilogue = Epilogue(fn, kernel)
         self.high, self.wide = (ceildiv(size, plan.size) for size in spec.out_spatial)
 
@@ -183,14 +183,15 @@ class _Winograd:
         return self._vectors(self.spec.in_channels, i64(0), None)
 
     def _mark(self, tile: ir.Value, place: _Place) -> None:
-        """Whether the patch that was seen last is spread."""
-        fn, b = self.fn, self.fn.builder
+        """The mark of the patch that was seen last (see spread.py)."""
+        fn, b, element = self.fn, self.fn.builder, self.shape.element
         rows, columns = self._existing(place)
-        where = fn.at(self.marks, tile, I8)
-        fn.store(ir.Constant(I8, 0), where)
-        with fn.if_(self.spread.unclear(rows, columns), likely=False):
+        where = fn.at(self.marks, tile, element)
+        mark, unclear = self.spread.loudness(rows, columns)
+        fn.store(mark, where)
+        with fn.if_(unclear, likely=False):
             spread = self.spread.found(self.pixels, self.pointers, self._channels, rows, columns)
-            fn.store(b.zext(spread, I8), where)
+            fn.store(b.select(spread, splat(element, DIRECT), mark), where)
 
     def _point_at(self, place: _Place, spelled_out: bool = True) -> None:
         """Pointers to the pixels of a patch; zeros where it leaves the input."""
@@ -271,13 +272,11 @@ class _Winograd:
         columns = i64(plan.group * self.shape.columns)
         first = b.mul(group, columns)
         channels = self.spec.out_channels
-        mark = fn.load(fn.at(self.marks, tile, I8), I8)
+        element = self.shape.element
+        mark = fn.load(fn.at(self.marks, tile, element), element)
         for shape, channel in self._vectors(channels, first, b.add(first, columns)):
-            spread = fn.load(fn.at(self.spread_weights, channel, shape.element), shape.element)
-            suits = b.and_(
-                b.icmp_signed("==", mark, ir.Constant(I8, 0)),
-                b.fcmp_ordered("==", spread, zero(shape.element)),
-            )
+            both = b.fadd(mark, fn.load(fn.at(self.weight_marks, channel, element), element))
+            suits = b.fcmp_ordered("<", both, splat(element, DIRECT))
             with fn.if_else(suits) as (yes, no):
                 with yes:
                     self._transform_sums(shape, tile, channel)
