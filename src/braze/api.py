@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from braze.builder import build_plan
 from braze.codegen.catalog import find_backend
-from braze.core.config import BuildConfig
+from braze.core.config import BuildConfig, precision_text
 from braze.core.errors import ConfigError
 from braze.core.trace import Progress, Trace
 from braze.engine.plan import Plan
@@ -27,7 +27,9 @@ class BuildOptions(TypedDict, total=False):
     """The keyword arguments of `compile` and `build`; see `compile` for what each means."""
 
     target: str
-    precision: str
+    precision: str | Collection[str]
+    layer_precisions: Mapping[str, str] | None
+    calibration: Any
     threads: int | None
     shapes: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
     dims: Mapping[str, Any] | None
@@ -60,7 +62,9 @@ def compile(  # the field's word, and braze.compile reads well
     model: Any,
     *,
     target: str = "cpu",
-    precision: str = "fp32",
+    precision: str | Collection[str] = "fp32",
+    layer_precisions: Mapping[str, str] | None = None,
+    calibration: Any = None,
     threads: int | None = None,
     shapes: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     dims: Mapping[str, Any] | None = None,
@@ -82,7 +86,13 @@ def compile(  # the field's word, and braze.compile reads well
         this one are chosen without measuring. "reference" runs the plan in numpy, slowly, to
         compare with; "reference:float64" sums in float64.
     precision: "fp32", or "tf32": a GPU multiplies float32 operands rounded to TF32 (11 bits), about
-        twice as fast; sums stay float32, other types and processors are not touched.
+        twice as fast; sums stay float32, other types and processors are not touched. "fp16",
+        "bf16", where that is safe; "int8", "fp8": quantized with `calibration`; "best": all that
+        the target computes in; or a set of these. The record says what each layer runs in and why.
+    layer_precisions: ONNX node name, or pattern -> "fp32", "fp16" or "bf16"; the last that matches
+        counts, and what it names is not quantized.
+    calibration: data in the forms that `braze.quantize` takes, the path of a calibration cache, or
+        a `braze.quantization.recipe.Recipe`.
     threads: workers of one run on the host; None (the default) or 0 for all processors it may use.
     shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
         optimization profile.
@@ -97,21 +107,26 @@ def compile(  # the field's word, and braze.compile reads well
     Raises ModelError, UnsupportedOpError, ShapeError, ProfileError, ConfigError and other
     BrazeErrors; each says where, what, and how to go on.
     """
-    for name, given in (("shapes", shapes), ("values", values), ("debug", debug)):
-        if not isinstance(given, (Mapping, Sequence, type(None))):
-            raise ConfigError(f"{name}={given!r} is not of the kind that `braze.compile` describes")
+    _check_kinds(shapes=shapes, values=values, debug=debug, layer_precisions=layer_precisions)
     _check_listeners(progress, trace)
     trace = trace if trace is not None else Trace(progress=progress)
-    config = BuildConfig(
-        precision=precision,
-        optimization_level=_plain(optimization_level),
-        timing_cache=timing_cache,
-        debug=(debug,) if isinstance(debug, str) else tuple(debug),
-    )
+    names = (debug,) if isinstance(debug, str) else tuple(debug)
+    level, layers = _plain(optimization_level), tuple((layer_precisions or {}).items())
+    config = BuildConfig(precision_text(precision), level, timing_cache, names, layers)
+    model = quantized(model, config, calibration, _workers(threads), trace)
     backend = find_backend(target, _workers(threads))
     with trace.stage("import"):
         imported = import_network(model, shapes=shapes, dims=dims, values=values, trace=trace)
     return build_plan(imported.graph, imported.profiles, config, backend, trace)
+
+
+def quantized(model: Any, config: BuildConfig, calibration: Any, threads: int, trace: Trace) -> Any:
+    """The model that is built: quantized first, where that is asked for."""
+    if calibration is None and not {"int8", "fp8"} & set(config.asked):
+        return model
+    from braze.quantization.recipe import quantized_for_build  # other builds do without
+
+    return quantized_for_build(model, config, calibration, threads, trace)
 
 
 def _check_names(options: Iterable[str]) -> None:
@@ -125,6 +140,12 @@ def _check_names(options: Iterable[str]) -> None:
                 + (f"; did you mean {close[0]!r}?" if close else "")
                 + f" (its options are {', '.join(known)})"
             )
+
+
+def _check_kinds(**options: object) -> None:
+    for name, given in options.items():
+        if not isinstance(given, (Mapping, Sequence, type(None))):
+            raise ConfigError(f"{name}={given!r} is not of the kind that `braze.compile` describes")
 
 
 def _check_listeners(progress: object, trace: object) -> None:

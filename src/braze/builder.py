@@ -86,6 +86,7 @@ class _Planner:
     packed: dict[tuple[int, Packing], tuple[Array, Array]] = field(default_factory=dict)
 
     def __call__(self, launches: Sequence[Launch]) -> Plan:
+        layers = dict(self.config.layer_precisions)
         return assemble(
             self.network.lowered,
             launches,
@@ -98,6 +99,7 @@ class _Planner:
             record={
                 "precision": self.config.precision,
                 "optimization_level": self.config.optimization_level,
+                **({"layer_precisions": layers} if layers else {}),
                 "decisions": self.trace.decisions,
             },
         )

@@ -43,7 +43,7 @@ def test_the_example_commands(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(dynamic) == 0
     assert (here / "model.engine").exists() and (here / "model_dynamic.engine").exists()
     out = capsys.readouterr().out
-    assert "[W] --fp16 changes nothing: " in out
+    assert "[I] Precision: FP32+FP16" in out
     assert "[I] Input build shape (profile 0): input=1x4+8x4+16x4" in out
     assert main(["--loadEngine=model_dynamic.engine", "--shapes=input:3x4", "--fp16", *QUICK]) == 0
 

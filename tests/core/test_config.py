@@ -17,7 +17,9 @@ from braze.core.errors import ConfigError
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"precision": "int8"}, "precision 'int8' is not available; use one of fp32"),
+        ({"precision": "fp4"}, "precision 'fp4' is not available; use one of fp32"),
+        ({"precision": "int8,"}, "precision '' is not available"),
+        ({"layer_precisions": (("a*", "int8"),)}, r"precision 'int8' of layer 'a\*'"),
         ({"optimization_level": -1}, "optimization_level=-1 is not in 0..5"),
         ({"optimization_level": 6}, "is not in 0..5"),
         ({"optimization_level": 2.5}, "is not in 0..5"),

@@ -140,8 +140,8 @@ def test_all_unsupported_ops_are_listed_at_once() -> None:
 
 
 def test_a_precision_that_does_not_exist_yet_is_refused() -> None:
-    with pytest.raises(BrazeError, match="fp16"):
-        braze.build(conv_net(), precision="fp16", shapes={"x": (1, 3, 24, 24)})
+    with pytest.raises(BrazeError, match="fp4"):
+        braze.build(conv_net(), precision="fp4", shapes={"x": (1, 3, 24, 24)})
 
 
 # ---------------------------------------------------------------- threads

@@ -233,9 +233,9 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         raise ConfigError("give either --onnx=FILE to build an engine or --loadEngine=FILE")
     if args.loadEngine:
         _refuse_build_options(args)
-    if args.precision == "tf32" and "--noTF32" in dict(given):
-        raise ConfigError("--precision=tf32 and --noTF32 contradict each other; leave one out")
     build = build_keywords(args)
+    if "tf32" in build["precision"].split(",") and "--noTF32" in dict(given):
+        raise ConfigError("--precision=tf32 and --noTF32 contradict each other; leave one out")
     if args.markUnfusedTensorsAsDebugTensors:
         build["debug"] = ("*",)
     if args.noBuilderCache:

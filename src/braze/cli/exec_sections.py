@@ -29,7 +29,9 @@ def model_lines(o: ExecOptions) -> list[str]:
 def build_lines(o: ExecOptions) -> list[str]:
     """=== Build Options ==="""
     given = dict(o.given)
-    types = [n for n in ("fp16", "bf16", "int8", "fp8", "int4") if f"--{n}" in given]
+    asked = o.build["precision"].split(",")
+    types = [n for n in ("fp16", "bf16", "int8", "fp8", "int4") if n in asked or f"--{n}" in given]
+    layers = o.build["layer_precisions"]
     pools = _pools(given)
     cache = o.build["timing_cache"]
     return [
@@ -37,9 +39,9 @@ def build_lines(o: ExecOptions) -> list[str]:
         f"avgTiming: {given.get('--avgTiming', '8')}",
         f"Precision: {'+'.join(['FP32', *(t.upper() for t in types)])}"
         + (" (obey precision constraints)" if "--stronglyTyped" in given else ""),
-        f"LayerPrecisions: {given.get('--layerPrecisions', '')}",
+        f"LayerPrecisions: {','.join(f'{name}:{kind}' for name, kind in layers.items())}",
         f"Layer Device Types: {given.get('--layerDeviceTypes', '')}",
-        f"Calibration: {given.get('--calib', '')}",
+        f"Calibration: {o.build['calibration'] or ''}",
         "Refit: Disabled",
         "Strip weights: Disabled",
         "Version Compatible: Disabled",

@@ -25,10 +25,7 @@ class Taken:
     otherwise: str = ""
 
 
-_TYPES: Final = (
-    "layers are computed in the types of the model, which the option only permits to change"
-)
-_CALIBRATION: Final = "calibration is not run, as types are those of the model"
+_CALIBRATION: Final = "the network that is calibrated takes any shapes"
 _TACTICS: Final = "tactics are chosen among braze's own"
 _STREAMS: Final = "a run uses its own stream"
 _DLA: Final = "there is no DLA; leave the option out"
@@ -39,27 +36,18 @@ _PLUGINS: Final = (
 _ROUTES: Final = "build routes do not exist; --builderOptimizationLevel=5 tries more tactics"
 
 TAKEN: Final = (
-    Taken("--fp16", "", _TYPES),
-    Taken("--bf16", "", _TYPES),
-    Taken("--int8", "", _TYPES),
-    Taken("--fp8", "", _TYPES),
-    Taken("--int4", "", _TYPES),
-    Taken("--best", "", _TYPES),
+    Taken("--int4", "", "weights of 4 bits are those of the model"),
     Taken("--noTF32", "", "float32 products keep their 24 bits unless --precision=tf32 is given"),
-    Taken("--stronglyTyped", "", "networks always keep the types of the model"),
-    Taken("--calib", "FILE", _CALIBRATION),
+    Taken("--stronglyTyped", "", "types of the model are kept unless a precision is given"),
     Taken("--minShapesCalib", "SPEC", _CALIBRATION),
     Taken("--optShapesCalib", "SPEC", _CALIBRATION),
     Taken("--maxShapesCalib", "SPEC", _CALIBRATION),
     Taken("--calibProfile", "K", _CALIBRATION),
-    Taken("--precisionConstraints", "MODE", _TYPES, ("none", "prefer"),
-          "a precision that a layer must have is said by a Cast in the model"),
-    Taken("--layerPrecisions", "SPEC", _TYPES),
-    Taken("--layerOutputTypes", "SPEC", _TYPES),
+    Taken("--layerOutputTypes", "SPEC", "a layer gives the type that it computes in"),
     Taken("--sparsity", "MODE", "no kernel uses sparsity", ("disable", "enable"),
           "weights are not changed to be sparse; prune the model"),
     Taken("--explicitBatch", "", "shapes always have their batch"),
-    Taken("--explicitPrecision", "", "networks always keep the types of the model"),
+    Taken("--explicitPrecision", "", "types of the model are kept unless a precision is given"),
     Taken("--nativeInstanceNorm", "", "normalizations are braze's own"),
     Taken("--ni", "", "normalizations are braze's own"),
     Taken("--pluginInstanceNorm", "", "normalizations are braze's own"),

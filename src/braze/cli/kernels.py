@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from braze.api import available_threads
+from braze.api import available_threads, quantized
 from braze.builder import Network, choose_code, make_kernels
 from braze.cli.options import build_keywords
 from braze.cli.report import section
@@ -42,14 +42,17 @@ def lower_model(args: argparse.Namespace, trace: Trace) -> Build:
     Raises what `braze.compile` raises before it makes code.
     """
     given = build_keywords(args)
-    backend = find_backend(given["target"], given["threads"] or available_threads())
+    threads = given["threads"] or available_threads()
+    backend = find_backend(given["target"], threads)
     config = BuildConfig(
         precision=given["precision"],
         optimization_level=given["optimization_level"],
         timing_cache=given["timing_cache"],
         debug=given["debug"],
+        layer_precisions=tuple(given["layer_precisions"].items()),
     )
-    imported = import_network(args.model, shapes=given["shapes"], values=given["values"])
+    model = quantized(args.model, config, given["calibration"], threads, trace)
+    imported = import_network(model, shapes=given["shapes"], values=given["values"])
     network = make_kernels(imported.graph, config, backend, trace)
     return Build(backend, config, network, imported.profiles, trace)
 

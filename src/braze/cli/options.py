@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from braze.cli.numbers import MOST_THREADS, whole
+from braze.cli.precision import add_precision_arguments, precision_keywords
 from braze.cli.shapes import Shape, parse_shapes, parse_values, profile_ranges
 from braze.core.config import EFFORTS, ShapeRange
 from braze.core.errors import ConfigError
@@ -68,8 +69,7 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
         help="worker threads of a run (0, the default: all processors)")  # fmt: skip
     add("--target", metavar="NAME",
         help="cpu (the default), cpu:avx2, cuda, cuda:sm_90, reference")  # fmt: skip
-    add("--precision", metavar="NAME",
-        help="fp32 (the default), or tf32: factors of 11 bits on a GPU")  # fmt: skip
+    add_precision_arguments(group)
     add("--builderOptimizationLevel", type=whole(0, len(EFFORTS) - 1), metavar="0..5",
         help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
     add("--timingCacheFile", type=file_name, metavar="FILE",
@@ -89,7 +89,7 @@ def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "threads": args.threads,
         "target": args.target or "cpu",
-        "precision": args.precision or "fp32",
+        **precision_keywords(args),
         "shapes": shapes,
         "values": _build_values(args),
         "optimization_level": 3 if level is None else level,

@@ -84,6 +84,7 @@ def options_of(plan: Plan, level: int | None = None) -> dict[str, Any]:
         if all(d < MAX_SIZE for profile in corners for d in profile[-1][b.name])
     }
     first = corners[0][0]
+    layers = plan.record.get("layer_precisions")
     values = {
         b.name: np.array(b.value, b.dtype.numpy).reshape(first[b.name])
         for b in plan.inputs
@@ -96,6 +97,7 @@ def options_of(plan: Plan, level: int | None = None) -> dict[str, Any]:
         "shapes": shapes or None,
         "values": values or None,
         "debug": tuple(d.name for d in plan.debug),
+        **({"layer_precisions": layers} if layers else {}),
     }
 
 

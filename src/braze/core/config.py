@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +12,8 @@ from braze.core.errors import ConfigError
 ShapeRange = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # min, opt, max
 MAX_SIZE: Final = (1 << 31) - 1  # of an axis
 MAX_ELEMENTS: Final = (1 << 62) - 1  # of a tensor
-PRECISIONS = ("fp32", "tf32")
+PRECISIONS: Final = ("fp32", "tf32", "fp16", "bf16", "int8", "fp8", "best")
+LAYER_PRECISIONS: Final = ("fp32", "fp16", "bf16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,12 @@ EFFORTS: Final = (
 class BuildConfig:
     """What `braze.build` was asked for.
 
-    precision: "fp32", where products of float32 keep its 24 bits, or "tf32", where a target that
-    has TF32 rounds their operands to its 11; networks keep their types in both.
+    precision: of PRECISIONS, one or several joined by commas (`precision_text`). "fp32", where
+    products of float32 keep its 24 bits, or "tf32", where a target that has TF32 rounds their
+    operands to its 11; networks keep their types in both. "fp16" and "bf16" compute in that type
+    what is float32, where that is safe; "int8" and "fp8" were quantized before they got here.
+    layer_precisions: (pattern of ONNX node names, one of LAYER_PRECISIONS); the last that matches
+    counts.
     optimization_level: an index of EFFORTS; debug: intermediate tensor names that can be read
     back.
     """
@@ -69,12 +75,20 @@ class BuildConfig:
     optimization_level: int = 3
     timing_cache: str | os.PathLike[str] | None = None
     debug: tuple[str, ...] = ()
+    layer_precisions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise ConfigError(
-                f"precision {self.precision!r} is not available; use one of {', '.join(PRECISIONS)}"
-            )
+        for name in self.asked:
+            if name not in PRECISIONS:
+                raise ConfigError(
+                    f"precision {name!r} is not available; use one of {', '.join(PRECISIONS)}"
+                )
+        for pattern, name in self.layer_precisions:
+            if name not in LAYER_PRECISIONS:
+                raise ConfigError(
+                    f"precision {name!r} of layer {pattern!r} is not available; use one of "
+                    f"{', '.join(LAYER_PRECISIONS)} (what is int8 or fp8 is decided by Q/DQ nodes)"
+                )
         level = self.optimization_level
         if type(level) is not int or level not in range(len(EFFORTS)):
             raise ConfigError(f"optimization_level={level!r} is not in 0..5")
@@ -84,7 +98,34 @@ class BuildConfig:
             raise ConfigError(f"debug={self.debug!r} is not a sequence of tensor names")
 
     @property
+    def asked(self) -> tuple[str, ...]:
+        """The names in `precision`."""
+        return tuple(self.precision.split(","))
+
+    @property
+    def lowers(self) -> bool:
+        """Whether types of the network may change."""
+        return bool(self.layer_precisions) or not {"fp32", "tf32"}.issuperset(self.asked)
+
+    @property
     def effort(self) -> Effort:
         """What the optimization level does, in the precision asked for."""
         effort = EFFORTS[self.optimization_level]
-        return replace(effort, tf32=True) if self.precision == "tf32" else effort
+        return replace(effort, tf32=True) if {"tf32", "best"} & set(self.asked) else effort
+
+
+def precision_text(given: object) -> str:
+    """A precision, or several of them, as one text: in the order of PRECISIONS, each once.
+
+    What is no name of a precision stays in it, and BuildConfig refuses it.
+    """
+    if isinstance(given, str):
+        names = [name.strip() for name in given.split(",")]
+    elif isinstance(given, Collection) and given and all(isinstance(n, str) for n in given):
+        names = list(given)
+    else:
+        raise ConfigError(
+            f"precision={given!r} is no name; use one of {', '.join(PRECISIONS)}, or a set of them"
+        )
+    order = {name: i for i, name in enumerate(PRECISIONS)}
+    return ",".join(sorted(dict.fromkeys(names), key=lambda n: (order.get(n, -1), n)))

@@ -53,7 +53,8 @@ class Preferences:
     ones that do not read each other are better one; grouped_queries: attention has a template that
     takes several queries of a head together; unsigned_bytes: products of bytes take unsigned data
     (by signed weights), not signed; lowest_hides: attention is computed in float32, and fast where
-    a mask is not read, so that a mask of the lowest numbers is none.
+    a mask is not read, so that a mask of the lowest numbers is none; halves: of "fp16" and "bf16",
+    the types that products are computed in, not in float32 after a conversion.
     """
 
     cheap_cost: int = 4
@@ -69,6 +70,7 @@ class Preferences:
     grouped_queries: bool = False
     unsigned_bytes: bool = True
     lowest_hides: bool = False
+    halves: frozenset[str] = frozenset()
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

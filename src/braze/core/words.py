@@ -49,6 +49,7 @@ class _Command:
         "optimization_level": "--builderOptimizationLevel",
         "timing_cache": "--timingCacheFile",
         "debug": "--markDebug",
+        "calibration": "--calibData",
     }
 
     def option(self, name: str, value: object = None) -> str:

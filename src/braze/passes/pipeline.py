@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from braze.core.config import BuildConfig
 from braze.ir.graph import Graph, bodies_of
 from braze.passes.base import Pass, PassContext, run_passes
 from braze.passes.bodies import enter_constants, map_bodies
@@ -12,6 +13,7 @@ from braze.passes.fold.eliminate_common import eliminate_common
 from braze.passes.fold.eliminate_dead import eliminate_dead
 from braze.passes.fold.fold_constants import fold_constants
 from braze.passes.hoist import hoist_invariant
+from braze.passes.lower_precision import lower_precision
 from braze.passes.rules.canonicalize import canonicalize
 from braze.passes.rules.cut_patches import cut_patches
 from braze.passes.rules.fold_batchnorm import fold_batchnorm
@@ -46,7 +48,8 @@ ATTENTION: Final[tuple[Pass, ...]] = (
 AFFINE: Final[tuple[Pass, ...]] = (expand_batchnorm, fold_batchnorm)
 LAYOUT: Final[tuple[Pass, ...]] = (channels_last, sink_transposes)
 
-OPTIMIZE: Final[tuple[Pass, ...]] = (
+# What a network computes, as few ops that say what they are.
+RECOGNIZE: Final[tuple[Pass, ...]] = (
     # a small graph in one spelling
     eliminate_dead,
     multiply_quantized,  # before weights are dequantized as constants
@@ -60,6 +63,10 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     *ATTENTION,
     *AFFINE,
     fuse_pads,
+)
+
+# What runs for it.
+ARRANGE: Final[tuple[Pass, ...]] = (
     cut_patches,
     # layouts; norms over channels become norms over the last axis by that
     *LAYOUT,
@@ -81,6 +88,16 @@ OPTIMIZE: Final[tuple[Pass, ...]] = (
     eliminate_dead,
     separate_outputs,
 )
+OPTIMIZE: Final[tuple[Pass, ...]] = (*RECOGNIZE, *ARRANGE)
+
+
+def passes_of(config: BuildConfig) -> tuple[Pass, ...]:
+    """The passes of a build. Types change once big ops are found, and before layouts are chosen."""
+    if not config.lowers:
+        return OPTIMIZE if config.effort.fuse else LEGALIZE
+    if not config.effort.fuse:
+        return (lower_precision, *LEGALIZE)
+    return (*RECOGNIZE, lower_precision, *ARRANGE)
 
 
 def run_pipeline(graph: Graph, ctx: PassContext) -> Graph:
@@ -92,5 +109,5 @@ def run_pipeline(graph: Graph, ctx: PassContext) -> Graph:
     fuse = ctx.config.effort.fuse
     if fuse and any(bodies_of(n) for n in graph.nodes):
         graph = hoist_invariant(graph, ctx)
-    done = run_passes(graph, OPTIMIZE if fuse else LEGALIZE, ctx)
+    done = run_passes(graph, passes_of(ctx.config), ctx)
     return map_bodies(enter_constants(done), lambda body: run_pipeline(body, ctx))

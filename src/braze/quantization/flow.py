@@ -73,7 +73,7 @@ def quantize_model(
     """
     options = options or Options()
     opset = FLOAT8_OPSET if options.form == "fp8" else CHANNELS_OPSET
-    net = Network(_loaded(model), opset)
+    net = Network(loaded(model), opset)
     feeds = None if data is None else _repeatable(as_calibration(data), options)
     if feeds is None and (table is None or options.smooth is not None or options.correct_bias):
         raise ConfigError(
@@ -106,7 +106,8 @@ def quantize_model(
     )  # fmt: skip
 
 
-def _loaded(model: Any) -> onnx.ModelProto:
+def loaded(model: Any) -> onnx.ModelProto:
+    """A model from a path, bytes or a ModelProto; raises ModelError."""
     if isinstance(model, onnx.ModelProto):
         return model
     try:

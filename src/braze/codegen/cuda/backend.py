@@ -131,6 +131,7 @@ class CudaBackend:
             grouped_queries=True,
             unsigned_bytes=False,
             lowest_hides=True,
+            halves=frozenset({"fp16", "bf16"}),
         )
 
     @property

@@ -1,0 +1,111 @@
+"""Quantization as a step of a build."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+
+from braze.core.config import BuildConfig
+from braze.core.errors import ConfigError
+from braze.core.trace import Trace
+from braze.core.words import worded
+from braze.quantization.data import ARRAYS
+from braze.quantization.flow import loaded, quantize_model
+from braze.quantization.options import Options
+from braze.quantization.table import read_table
+
+# ops that only quantized models have
+_QUANTIZED: Final = (
+    "QuantizeLinear", "DequantizeLinear", "MatMulInteger", "ConvInteger", "MatMulNBits"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a build quantizes: data or the path of a calibration cache, or both, and the options.
+
+    `options.form` is overruled by the precision of the build.
+    """
+
+    data: Any = None
+    options: Options = field(default_factory=Options)
+    cache: str | os.PathLike[str] | None = None
+
+
+def quantized_for_build(
+    model: Any, config: BuildConfig, calibration: Any, threads: int, trace: Trace
+) -> Any:
+    """The model of a build whose precision has int8 or fp8, or that was given a calibration.
+
+    A model that is quantized already stays as it is. Raises ConfigError for a calibration that no
+    precision asks for, and where one is missing.
+    """
+    forms = [name for name in ("int8", "fp8") if name in config.asked]
+    if "best" in config.asked and calibration is not None:
+        forms = forms or ["int8"]
+    if not forms:
+        raise ConfigError(
+            *worded(
+                lambda words: (
+                    f"there is calibration data, but {words.option('precision', config.precision)} "
+                    f"quantizes nothing; use {words.option('precision', 'int8')}"
+                )
+            )
+        )
+    if len(forms) > 1:
+        raise ConfigError("int8 and fp8 are both asked for; give one of them")
+    source = loaded(model)
+    if any(n.op_type in _QUANTIZED or n.op_type.startswith("QLinear") for n in source.graph.node):
+        trace.decide("note", text="the model is quantized already, and runs as it is written")
+        return model
+    if calibration is None:
+        raise ConfigError(
+            *worded(
+                lambda words: (
+                    f"{words.option('precision', forms[0])} needs data, as the model is not "
+                    f"quantized; give {words.option('calibration', '...')}"
+                )
+            )
+        )
+    return _quantized(source, forms[0], as_recipe(calibration), config, threads, trace)
+
+
+def as_recipe(calibration: Any) -> Recipe:
+    """What `calibration` of a build stands for: the path of a file without arrays is a cache."""
+    if isinstance(calibration, Recipe):
+        return calibration
+    if isinstance(calibration, (str, os.PathLike)):
+        path = Path(calibration)
+        if path.suffix not in ARRAYS and not path.is_dir():
+            return Recipe(cache=path)
+    return Recipe(calibration)
+
+
+def _quantized(
+    model: onnx.ModelProto,
+    form: str,
+    recipe: Recipe,
+    config: BuildConfig,
+    threads: int,
+    trace: Trace,
+) -> onnx.ModelProto:
+    kept = tuple(pattern for pattern, _ in config.layer_precisions)
+    options = replace(recipe.options, form=form, exclude=(*recipe.options.exclude, *kept))
+    with trace.stage("quantize"):
+        done = quantize_model(
+            model,
+            recipe.data,
+            options,
+            table=None if recipe.cache is None else read_table(recipe.cache),
+            threads=threads,
+            progress=trace.progress,
+        )
+    for name, why in done.kept.items():
+        trace.decide("precision", at=name, runs="float32", why=f"not quantized: {why}")
+    for note in done.notes:
+        trace.decide("note", text=note)
+    return done.model
