@@ -17,8 +17,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
 
-from braze.shim.cuda.library import CudartLibrary
-
 TENSORRT: Final = {
     "tensorrt": "braze.tensorrt",
     "tensorrt_bindings": "braze.tensorrt",
@@ -108,7 +106,8 @@ def _replace_cudart() -> None:
 
         def __new__(cls, name: Any = None, *arguments: Any, **named: Any) -> Any:
             if isinstance(name, str) and CUDART.match(name):
-                return CudartLibrary(name)
+                library = importlib.import_module("braze.shim.cuda.library")
+                return library.CudartLibrary(name)
             return super().__new__(cls)
 
     CDLL.__name__ = CDLL.__qualname__ = "CDLL"

@@ -14,7 +14,7 @@ from typing import Final
 from braze.core.errors import ConfigError, FileError
 from braze.shim.finder import install
 
-HERE: Final = str(Path(__file__).resolve())
+HERE: Final = Path(__file__).resolve()
 
 
 def run_module(name: str, arguments: Sequence[str]) -> int:
@@ -36,6 +36,7 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
 
 def _run(program: Callable[[], object], name: str, arguments: Sequence[str]) -> int:
     install()
+    _for_children()
     sys.argv = [name, *arguments]
     try:
         program()
@@ -47,6 +48,13 @@ def _run(program: Callable[[], object], name: str, arguments: Sequence[str]) -> 
         _print_error(e)
         return 1
     return 0
+
+
+def _for_children() -> None:
+    """Let Python programs that the program starts have the stand-ins too."""
+    package = HERE.parents[1]
+    paths = [str(HERE.parent / "site"), str(package.parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
 
 
 def _exit_code(code: object) -> int:
@@ -68,7 +76,7 @@ def _print_error(error: BaseException) -> None:
 
 
 def _is_starter(file: str) -> bool:
-    return os.path.realpath(file) == HERE or file in ("<frozen runpy>", runpy.__file__)
+    return Path(file).resolve() == HERE or file in ("<frozen runpy>", runpy.__file__)
 
 
 def _find(script: str) -> str:

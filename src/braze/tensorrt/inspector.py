@@ -126,6 +126,7 @@ def detailed_layer(plan: Plan, table: TensorTable, index: int) -> dict[str, Any]
         "Inputs": [],
         "Outputs": [],
         "ParameterType": layer_type(step),
+        "Origin": "+".join(step.origins),
         "Origins": list(step.origins),
         "StreamId": 0,
         "Metadata": metadata(table, step),
