@@ -20,9 +20,12 @@ from braze.tensorrt.enums_build import (
     RuntimePlatform,
 )
 from braze.tensorrt.enums_runtime import TensorFormat
+from braze.tensorrt.int8 import quantized, wants_int8
+from braze.tensorrt.layers_plugin import refuse_plugins
 from braze.tensorrt.lowering import Lowering
 from braze.tensorrt.model import NamedModel, to_model
 from braze.tensorrt.optimization_profile import IOptimizationProfile
+from braze.tensorrt.rebuild import refit_part
 from braze.tensorrt.record import KEY, EngineRecord, Triple
 from braze.tensorrt.tensor import ITensor
 from braze.tensorrt.weights import IHostMemory
@@ -30,6 +33,7 @@ from braze.tensorrt.weights import IHostMemory
 if TYPE_CHECKING:
     from braze.tensorrt.network import INetworkDefinition
 
+_REFITS = (BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL)
 TARGET = "BRAZE_TARGET"  # environment: what engines are built for, as `braze.build` names it
 
 
@@ -45,7 +49,11 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     failures = lowering.failures(network._layers)
     if failures:
         raise failures[0]
+    refuse_plugins(network._layers)
     model = to_model(lowering)
+    record = model.record
+    if wants_int8(network, config):
+        record = quantized(network, config, model)
     options = {
         "target": os.environ.get(TARGET, "cpu"),
         "precision": "tf32" if config.get_flag(BuilderFlag.TF32) else "fp32",
@@ -56,15 +64,17 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     known = len(cache or ())
     with nullcontext() if cache is None else cache.as_file() as path:
         listener = None if config.progress_monitor is None else _Phases(config.progress_monitor)
-        plan = compile_model(
-            model.record, shapes=shapes, timing_cache=path, progress=listener, **options
-        )
+        plan = compile_model(record, shapes=shapes, timing_cache=path, progress=listener, **options)
         if listener is not None:
             listener.end()
     if config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS) and len(cache or ()) > known:
         raise ConfigError("tactics had to be measured that the timing cache does not have")
-    record = describe(network, config, model, options)
-    plan = replace(plan, record={**plan.record, KEY: record})
+    about = describe(network, config, model, options)
+    refits = {f for f in _REFITS if config.get_flag(f)}
+    if refits:
+        marked = refits == {BuilderFlag.REFIT_INDIVIDUAL}
+        about.update(refit_part(network, lowering, replace(model, record=record), marked))
+    plan = replace(plan, record={**plan.record, KEY: about})
     return IHostMemory(to_bytes(plan))
 
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from braze.core.dtypes import DType
 from braze.core.dtypes import from_numpy as core_from_numpy
+from braze.core.elements import unpack
 from braze.core.errors import BrazeError, ModelError, ShapeError
 from braze.frontend.onnx.records import GraphRecord, NodeRecord, TensorRecord, Unreadable
 from braze.ir.graph import TensorType, Value
-from braze.tensorrt.dtypes import array_type, core_type, from_core
+from braze.tensorrt.dtypes import core_type, from_core
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.weights import Weights
 
@@ -238,16 +239,19 @@ class Emitter:
 
 def elements(weights: Weights) -> Array:
     """Weights as the core holds them, those of 4 bits in a byte each."""
-    kind = array_type(weights.dtype)
-    data = weights.elements()
-    if weights.dtype not in (DataType.INT4, DataType.FP4):
-        return data if data.dtype == kind else data.view(kind)
-    if data.dtype == kind:
-        return data
-    pairs = np.stack([data & 15, data >> 4], axis=-1).reshape(-1)[: weights.size]
-    if weights.dtype is DataType.INT4:
-        return (((pairs ^ 8).astype(np.int8)) - 8).astype(kind)
-    return pairs.view(kind)
+    return unpacked(weights.elements(), core_type(weights.dtype), weights.size)
+
+
+def unpacked(array: Array, dtype: DType, count: int) -> Array:
+    """Elements of any origin as arrays of the core: bytes are unpacked, numbers converted."""
+    flat = array.reshape(-1)
+    if flat.dtype == dtype.numpy:
+        return flat
+    if flat.dtype == np.uint8 and dtype.numpy != np.uint8 and flat.size != count:
+        return unpack(flat, dtype, count)
+    if flat.dtype == np.uint8 and dtype.bits == 8 and dtype.is_narrow:
+        return flat.view(dtype.numpy)
+    return flat.astype(dtype.numpy)
 
 
 def _renamed(node: NodeRecord, names: dict[str, str]) -> NodeRecord:

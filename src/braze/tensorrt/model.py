@@ -33,12 +33,14 @@ _DOMAIN = "braze.layers"  # of layers that are said in another opset than the pa
 class NamedModel:
     """The model, and which of its names stand for what.
 
-    constants: names of initializers -> as the lowering calls them; debug: of tensors marked so.
+    constants: names of initializers -> as the lowering calls them; debug: of tensors marked so;
+    tensors: those of the network.
     """
 
     record: ModelRecord
     constants: dict[str, str] = field(default_factory=dict)
     debug: list[str] = field(default_factory=list)
+    tensors: dict[ITensor, str] = field(default_factory=dict)
 
 
 def to_model(lowering: Lowering) -> NamedModel:
@@ -84,14 +86,19 @@ class _Model:
             tuple(nodes),
         )
         debug = [self.names[lowering.name_of(t)] for t in network._debug]
-        return NamedModel(ModelRecord(opsets, graph, self.functions), self.sources, debug)
+        tensors = {t: self.of(t) for x in network._layers for t in x._outputs}
+        tensors |= {t: t.name for t in network._inputs}
+        made = ModelRecord(opsets, graph, self.functions)
+        return NamedModel(made, self.sources, debug, tensors)
 
     def _output(self, tensor: ITensor) -> None:
         """Name an output, by a node of its own where it has another type or is an input too."""
         inner = self.lowering.name_of(tensor)
         type_ = self.lowering.type_of(tensor)
         wanted = core_type(tensor.dtype)
-        self.outputs.append(ValueRecord(tensor.name, wanted, None))
+        shape = type_.shape if type_ is not None else ()
+        sizes = tuple(d if isinstance(d, int) else None for d in shape)
+        self.outputs.append(ValueRecord(tensor.name, wanted, sizes))
         differs = type_ is not None and type_.dtype is not wanted
         if not differs and inner not in self.names and tensor.name not in self.taken:
             self._name(inner, tensor.name)

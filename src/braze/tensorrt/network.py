@@ -20,6 +20,7 @@ from braze.tensorrt.layers_flow import AddFlow, Region
 from braze.tensorrt.layers_index import AddIndex
 from braze.tensorrt.layers_moves import AddMoves
 from braze.tensorrt.layers_norm import AddNorm
+from braze.tensorrt.layers_plugin import AddPlugin
 from braze.tensorrt.layers_pointwise import AddPointwise
 from braze.tensorrt.layers_pooling import AddPooling
 from braze.tensorrt.layers_quant import AddQuant
@@ -45,6 +46,7 @@ class INetworkDefinition(
     AddIndex,
     AddMoves,
     AddNorm,
+    AddPlugin,
     AddPointwise,
     AddPooling,
     AddQuant,
