@@ -13,6 +13,8 @@ from braze.core.errors import ProfileError
 from braze.core.trace import Trace
 from braze.frontend.onnx.findings import Finding
 from braze.frontend.onnx.importer import check_model
+from braze.quantization.check import check_quantization
+from braze.quantization.flow import loaded
 
 HELP = "tell which parts of an ONNX model run, in which precision, and what cannot and why"
 
@@ -21,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare MODEL and the build options."""
     parser.add_argument("model", type=file_name, metavar="MODEL", help="ONNX file")
     add_build_arguments(parser)
+    parser.add_argument("--quantization", action="store_true",
+        help="also tell where Q/DQ nodes keep layers from running on integers")  # fmt: skip
     parser.add_argument("--verbose", "-v", action="store_true", help="list every kernel")
 
 
@@ -37,6 +41,8 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(f"- {p}" for p in problems))
         print(f"\nThis model cannot be built: {len(problems)} problem(s)")
         return 1
+    if args.quantization:
+        print("\n".join([section("Quantization"), *quantization_lines(args.model)]))
     try:
         lines = kernel_lines(args)
     except ProfileError as e:
@@ -60,6 +66,16 @@ def op_lines(findings: Sequence[Finding]) -> list[str]:
         f"{name:<28} {count:>5}  {'runs' if not refused[name] else f'{refused[name]} cannot run'}"
         for name, count in sorted(total.items())
     ]
+
+
+def quantization_lines(path: str) -> list[str]:
+    """A line for each place where Q/DQ nodes are in the way."""
+    model = loaded(path)
+    if not any(n.op_type == "DequantizeLinear" for n in model.graph.node):
+        return ["The model has no Q/DQ nodes"]
+    warnings = check_quantization(model)
+    count = f"{len(warnings)} place(s) where Q/DQ nodes are in the way"
+    return [*(f"- {w}" for w in warnings), count if warnings else "Q/DQ nodes are in nobody's way"]
 
 
 def kernel_lines(args: argparse.Namespace) -> list[str]:

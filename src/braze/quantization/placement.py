@@ -106,7 +106,7 @@ def _place_product(net: Network, node: Node, options: Options, p: Placement) -> 
         p.read(other, node, 1)
         p.layers[node.name] = None
         return
-    weight = Weight(other, node.name, 1, _channels(node, constant.ndim))
+    weight = Weight(other, node.name, 1, channel_axis(node, constant.ndim))
     p.layers[node.name] = weight
     bias = node.input[2] if len(node.input) > 2 else ""
     if bias and options.bias == "int32" and options.form == "int8" and _is_plain(node):
@@ -147,7 +147,7 @@ def _made_quantized(net: Network, tensor: str) -> bool:
     return node is not None and node.op_type == "DequantizeLinear"
 
 
-def _channels(node: Node, rank: int) -> int:
+def channel_axis(node: Node, rank: int) -> int:
     """The axis of a weight that runs over output channels."""
     if node.op_type == "Conv":
         return 0
