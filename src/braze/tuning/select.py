@@ -7,9 +7,11 @@ chosen as a set, so that a choice may look at its neighbours.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from braze.codegen.backend import Backend
 from braze.codegen.reference.symbols import kernel_symbols
@@ -21,6 +23,9 @@ from braze.fusion.kernel import CompiledKernel, Kernel, Tactic
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.lower import LoweredRegion
 from braze.tuning.timing_cache import TimingCache
+
+_POWER: Final = re.compile(r"^ +%\d+ = pow ", re.MULTILINE)
+_NUMBER: Final = re.compile(r"^( +%\d+ = const float\d+) .*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,12 @@ def _room(k: Candidates) -> Iterator[None]:
                 )
             )
         ) from None
+
+
+def timed_text(text: str) -> str:
+    """What the time of a kernel depends on: its text without the numbers it computes with, as the
+    scales of a quantized network. Powers are the exception: small ones are products."""
+    return text if _POWER.search(text) else _NUMBER.sub(r"\1", text)
 
 
 # which tactic runs each kernel of a network, as indexes of their `tactics`
@@ -132,19 +143,23 @@ class Tuner:
         """The same with times, where the effort and the machine allow to measure them."""
         if not self.measures:
             return list(kernels)
+        groups: dict[tuple[object, ...], list[Candidates]] = {}
+        for k in kernels:
+            groups.setdefault((timed_text(k.text), k.tactics), []).append(k)
         with self.trace.stage("codegen.candidates"):
             self._compile_ahead([
                 (k.text, k.kernel, t)
-                for k in kernels
+                for k, *_ in groups.values()
                 for t, key in zip(k.tactics, self._keys(k), strict=True)
                 if self._is_choice(k) and self.cache.get(key) is None
             ])
-        out = []
-        for i, k in enumerate(kernels):
-            self.trace.place = k.place
-            out.append(self._measured(k) if self._is_choice(k) else k)
-            self.trace.report("measure", i + 1, len(kernels))
-        return out
+        times: dict[str, tuple[float, ...]] = {}
+        for i, (first, *others) in enumerate(groups.values()):
+            self.trace.place = first.place
+            found = self._measured(first) if self._is_choice(first) else first
+            times |= dict.fromkeys((k.text for k in (first, *others)), found.seconds)
+            self.trace.report("measure", i + 1, len(groups))
+        return [replace(k, seconds=times[k.text]) for k in kernels]
 
     def _is_choice(self, k: Candidates) -> bool:
         """Whether times are to decide between the tactics of a kernel."""
