@@ -20,6 +20,7 @@ from braze.passes.rules.fold_batchnorm import fold_batchnorm
 from braze.passes.rules.fuse_attention import absorb_heads, fuse_attention
 from braze.passes.rules.fuse_pads import fuse_pads
 from braze.passes.rules.group_queries import group_queries
+from braze.passes.rules.keep_codes import keep_codes
 from braze.passes.rules.known_masks import known_masks
 from braze.passes.rules.merge_siblings import merge_siblings
 from braze.passes.rules.multiply_bytes import multiply_bytes
@@ -52,6 +53,7 @@ LAYOUT: Final[tuple[Pass, ...]] = (channels_last, sink_transposes)
 RECOGNIZE: Final[tuple[Pass, ...]] = (
     # a small graph in one spelling
     eliminate_dead,
+    keep_codes,
     multiply_quantized,  # before weights are dequantized as constants
     fold_constants,
     eliminate_common,

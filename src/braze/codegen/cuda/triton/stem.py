@@ -20,7 +20,7 @@ from braze.fusion.kernel import AnchorKernel, Packing
 from braze.ops.lowering import ConvSpec
 
 FOLDED = 16  # channels of a folded pixel: two lines, two columns, four channels
-BLOCK = 1024
+PIXELS = 256  # of a program that folds
 
 
 def folds(spec: ConvSpec) -> bool:
@@ -82,25 +82,28 @@ def _fold(
     """The launch that fills the workspace."""
     spec = kernel.spec
     assert isinstance(spec, ConvSpec)
-    _, down, right, _ = folded.inputs[0].shape
+    _, high, wide, _ = static(folded.inputs[0].shape)
     height, width = spec.in_spatial
     data, _ = spec.operands["data"]
     of_image, of_line, of_pixel, of_channel = data.strides
-    total = static_size(static(folded.inputs[0].shape))
+    total = static_size(static(folded.inputs[0].shape[:-1]))
     lines = (
         WAIT,
-        f"at = tl.program_id(0) * {BLOCK} + tl.arange(0, {BLOCK})",
-        "channel = at % 4",
-        f"x = at // {FOLDED} % {right} * 2 + at // 4 % 2 - {spec.pads[1]}",
-        f"y = at // {FOLDED} // {right} % {down} * 2 + at // 8 % 2 - {spec.pads[0]}",
-        f"image = at // {FOLDED} // {right} // {down}",
-        f"inside = (channel < {spec.in_channels}) & (x >= 0) & (x < {width})",
-        f"inside = inside & (y >= 0) & (y < {height}) & (at < {total})",
-        f"place = image * {of_image} + y * {of_line} + x * {of_pixel} + channel * {of_channel}",
-        f"value = tl.load(in0 + place + {data.offset}, mask=inside, other=0)",
+        f"pixel = tl.program_id(0) * {PIXELS} + tl.arange(0, {PIXELS})[:, None]",
+        f"inner = tl.arange(0, {FOLDED})[None, :]",
+        "channel, right, down = inner % 4, inner // 4 % 2, inner // 8",
+        f"x = pixel % {wide} * 2 - {spec.pads[1]}",
+        f"y = pixel // {wide} % {high} * 2 - {spec.pads[0]}",
+        f"image = pixel // {wide * high}",
+        f"inside = (x + right >= 0) & (x + right < {width})",
+        f"inside = inside & (y + down >= 0) & (y + down < {height})",
+        f"inside = inside & (channel < {spec.in_channels}) & (pixel < {total})",
+        f"place = image * {of_image} + y * {of_line} + x * {of_pixel} + {data.offset}",
+        f"place = place + (down * {of_line} + right * {of_pixel} + channel * {of_channel})",
+        "value = tl.load(in0 + place, mask=inside, other=0)",
         RELEASE,
-        f"tl.store(scratch + at, value, mask=at < {total})",
+        f"tl.store(scratch + (pixel * {FOLDED} + inner), value, mask=pixel < {total})",
     )
     names = ", ".join(name for name, _ in pointers)
     text = f"@triton.jit\ndef fold({names}):\n" + "".join(f"    {x}\n" for x in lines)
-    return TritonSource("fold", text, pointers, (), -(-total // BLOCK), 4, waits=True)
+    return TritonSource("fold", text, pointers, (), -(-total // PIXELS), 4, waits=True)
