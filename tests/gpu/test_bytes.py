@@ -10,6 +10,7 @@ import pytest
 from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.layout import GluonTile
 from braze.codegen.cuda.gluon.product import gluon_source
+from braze.codegen.cuda.gluon.stem import gluon_stem_sources
 from braze.codegen.cuda.gluon.tactics import TILES
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.conv import conv_source
@@ -94,3 +95,13 @@ def test_stems(kind: str) -> None:
     kernel = quantized(plain, kind)
     for tile in (Tile(64, 64, 64, 4, 3), Tile(128, 64, 128, 4, 2), Tile(32, 32, 32, 4, 2)):
         check(kernel, stem_sources(kernel, tile), {})
+
+
+@hopper
+@pytest.mark.parametrize("kind", KINDS)
+def test_stems_in_gluon(kind: str) -> None:
+    plain = harness.conv(2, 32, 48, (3, 64), (7, 7), strides=(2, 2), pads=(3, 3, 3, 3))
+    kernel = quantized(plain, kind)
+    for tile in (ALONE, TWO):
+        boxed = replace(tile, height=4, width=8, depth=64)
+        check(kernel, gluon_stem_sources(kernel, boxed), {})

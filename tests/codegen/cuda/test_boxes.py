@@ -12,7 +12,7 @@ import pytest
 
 from braze.codegen.cuda.gluon.layout import GluonTile, spread_order
 from braze.codegen.cuda.gluon.product import gluon_source
-from braze.codegen.cuda.gluon.shapes import Rows, product_shape
+from braze.codegen.cuda.gluon.shapes import Rows, Windows, product_shape
 from braze.codegen.cuda.gluon.tiles import PixelTiles, RowTiles, Tiles
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.source import Source
@@ -91,6 +91,23 @@ def test_rows(pitch: int) -> None:
 WIDE = Window((64, 40), (2, 4), strides=(1, 2), dilations=(1, 3), pads=(0, 1, 0, 5))
 
 
+JOINED = (
+    Window((16, 64), (4, 4)), Window((8, 40), (3, 2), strides=(2, 1)),
+    Window((24, 40), (2, 2), dilations=(2, 1), pads=(1, 0, 0, 0)), Window((72, 40), (1, 2)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("box", [(2, 4), (8, 8)])
+@pytest.mark.parametrize("window", JOINED, ids=str)
+def test_taps_along_a_line(window: Window, box: tuple[int, int]) -> None:
+    """Side by side in memory they are one box, where a step has room for all."""
+    kernel = typed(window.conv(3, 10, 11), F16)
+    shape = product_shape(kernel)
+    assert isinstance(shape, Windows)
+    assert shape.joined == (window.size[1] if window.channels[0] * window.size[1] <= 64 else 1)
+    check_windows(kernel, box, harness.random_inputs(kernel, {}))
+
+
 @pytest.mark.parametrize("box", [(2, 4), (8, 8), (1, 1)])
 @pytest.mark.parametrize(
     ("size", "window"),
@@ -106,10 +123,18 @@ def test_windows(size: tuple[int, int], window: Window, box: tuple[int, int], be
     """Each pixel has its sum where its tile has it; channels beside those read are infinite."""
     channels = window.channels[0]
     kernel = among(typed(window.conv(3, *size), F16), beside, channels + 2 * beside)
-    tile = replace(TILE, height=box[0], width=box[1])
     inputs = harness.random_inputs(kernel, {})
+    check_windows(kernel, box, inputs, slice(beside, beside + channels))
+
+
+def check_windows(
+    kernel: AnchorKernel, box: tuple[int, int], inputs: list[Array], read: slice | None = None
+) -> None:
+    """read: the channels beside which all is infinite."""
+    tile = replace(TILE, height=box[0], width=box[1])
     (want,) = run_kernel(kernel, inputs, {})
-    inputs[0] = infinite_beside(inputs[0], slice(beside, beside + channels))
+    if read is not None:
+        inputs[0] = infinite_beside(inputs[0], read)
     got = products(kernel, inputs, tile)
     bound, images = kernel_bound(kernel, {}), tile.rows // (box[0] * box[1])
     count, (p, q) = want.shape[0], want.shape[1:3]

@@ -5,15 +5,20 @@ interpreted.py has the results of Triton's templates, tests/gpu/test_bytes.py th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from braze.codegen.cuda.gluon.layout import GluonTile, spread_order
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.shapes import product_shape
+from braze.codegen.cuda.gluon.stem import gluon_stem_sources
 from braze.codegen.cuda.gluon.tactics import gluon_tactics
+from braze.codegen.cuda.packing import fold_window, pack_constant
 from braze.codegen.cuda.target import CudaTarget
 from braze.codegen.cuda.triton.bytes import byte_forms, inverse
+from braze.codegen.cuda.triton.stem import folded_kernel
 from braze.core.config import EFFORTS
 from braze.core.dtypes import F32, I8, I32, U8
 from braze.expr.scalar import binary, cast, const, hole, load, unary
@@ -100,13 +105,47 @@ def test_forms_compile(kind: str, tile: GluonTile) -> None:
     assert ("st.global.v4" in done.asm["ptx"]) or kind == "sums" or tile.columns == 32
 
 
+@pytest.mark.parametrize("tile", [GluonTile(64, 64, 4, 4, 0), GluonTile(128, 64, 4, 4, 2)])
+def test_stems_compile(tile: GluonTile) -> None:
+    """The product copies boxes of what the launch before it has folded."""
+    from braze.codegen.cuda.triton.cubin import compile_cubin
+
+    pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+    plain = harness.conv(2, 32, 48, (3, 64), (7, 7), strides=(2, 2), pads=(3, 3, 3, 3))
+    kernel = quantized(plain)
+    boxed = replace(tile, height=4, width=8, depth=64)
+    first, second = gluon_stem_sources(kernel, boxed)
+    for source in (first, second):
+        assert compile_cubin(source, 90).entry == source.entry
+    assert first.scratch_bytes == second.scratch_bytes == 2 * 19 * 27 * 16
+    assert [m.buffer for m in second.maps] == [len(kernel.inputs) + 1, 1]
+    assert [name for name, _ in first.pointers][-2] == "scratch"
+    assert [name for name, _ in second.pointers][-2] == "in0"
+    folded = folded_kernel(kernel)
+    weight = np.random.default_rng(0).integers(-128, 128, (64, 3, 7, 7)).astype(np.int8)
+    ((slot, packing),) = second.packings
+    assert (slot, first.packings, folded is None) == (1, second.packings, False)
+    ((_, rows),) = gluon_source(folded, boxed).packings
+    whole = fold_window(weight)
+    np.testing.assert_array_equal(pack_constant(weight, packing), pack_constant(whole, rows))
+    # taps along a line are channels: [block][line of the window][tap, channel]
+    back = np.empty((64, 4, 64), np.int8)
+    back[spread_order(64, 16)] = pack_constant(weight, packing).reshape(64, 4, 64)
+    np.testing.assert_array_equal(back.reshape(64, 4, 4, 16), whole.transpose(0, 2, 3, 1))
+
+
 def test_which_steps_they_take() -> None:
     """64 channels are one step of half the size."""
-    for channels, depths in ((64, {64}), (128, {128}), (256, {128}), (48, {128})):
+    for channels, depths in ((64, {64}), (128, {128}), (256, {128}), (48, {64})):
         kernel = quantized(harness.conv(32, 28, 28, (channels, 64), (1, 1)))
         found = gluon_tactics(kernel, SHARED, EFFORTS[5])
         assert {int(t["depth"]) for t in found} == depths
     assert "16 bytes" in str(product_shape(quantized(harness.matmul((), 32, 48, 72))))
+    folded = folded_kernel(
+        quantized(harness.conv(2, 32, 32, (3, 64), (7, 7), strides=(2, 2), pads=(3,) * 4))
+    )
+    assert folded is not None
+    assert {int(t["depth"]) for t in gluon_tactics(folded, SHARED, EFFORTS[5])} == {64}
     strided = quantized(harness.conv(2, 8, 8, (64, 64), (3, 3), strides=(2, 2)))
     assert "no whole steps" in str(product_shape(strided))
     assert not isinstance(product_shape(strided, 64), str)

@@ -124,8 +124,11 @@ def test_weights_stand_in_the_order_of_the_registers() -> None:
     flat = back.reshape(128, 3, 64)
     np.testing.assert_array_equal(flat[:70, :, :40], np.moveaxis(weight[..., 0], 1, 2))
     assert not flat[70:].any() and not flat[:, :, 40:].any()
-    turned = Packing("rows", F32, (("block", 64), ("depth", 32), ("turned", 1), ("run", 8)))
-    plain = Packing("rows", F32, (("block", 64), ("depth", 32), ("turned", 0), ("run", 8)))
+    turned, plain = (
+        Packing("rows", F32, (("block", 64), ("depth", 32), ("turned", n), ("run", 8),
+                              ("joined", 1)))
+        for n in (1, 0)
+    )  # fmt: skip
     matrix = weight[..., 0, 0]
     np.testing.assert_array_equal(pack_constant(matrix, plain), pack_constant(matrix.T, turned))
 

@@ -21,9 +21,10 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
         return pack_taps(fold_window(array), **parameters)
     if packing.kind == "window":  # [C, 1, *kernel] -> [tap][channel]
         return np.ascontiguousarray(array.reshape(len(array), -1).T).reshape(-1)
-    if packing.kind == "rows":
-        weight = array.T[..., None] if parameters["turned"] else array
-        return pack_rows(weight, parameters["block"], parameters["depth"], parameters["run"])
+    if packing.kind in ("rows", "stem rows"):
+        weight = array.T[..., None] if parameters.pop("turned") else array
+        weight = fold_window(weight) if packing.kind == "stem rows" else weight
+        return pack_rows(join_taps(weight, parameters.pop("joined")), **parameters)
     if packing.kind == "lines":
         weight = array.T if parameters["turned"] else array.reshape(len(array), -1)
         return pack_lines(weight, parameters["pitch"])
@@ -70,6 +71,14 @@ def pack_rows(weight: NDArray[Any], block: int, depth: int, run: int = RUN) -> N
     filled[:out_channels, :, :in_channels] = taps
     blocks = filled.reshape(-1, block, *whole[1:])
     return np.ascontiguousarray(blocks[:, spread_order(block, run)]).reshape(-1)
+
+
+def join_taps(weight: NDArray[Any], count: int) -> NDArray[Any]:
+    """[K, C, .., count] -> [K, count * C, .., 1]; as it is for a count of 1."""
+    if count == 1:
+        return weight
+    turned = np.moveaxis(weight, -1, 1)
+    return turned.reshape(len(weight), -1, *weight.shape[2:-1], 1)
 
 
 def fold_window(weight: NDArray[Any]) -> NDArray[Any]:

@@ -22,6 +22,7 @@ class Job:
     tile: GluonTile
     dtype: DType
     turned: bool  # the weight is stored [depth, columns]
+    joined: int = 1  # taps along the last axis that count as channels
 
     @property
     def step(self) -> int:
@@ -95,7 +96,7 @@ class Job:
         """How the weight is laid out."""
         parameters = (
             ("block", self.tile.columns), ("depth", self.step), ("turned", int(self.turned)),
-            ("run", self.run),
+            ("run", self.run), ("joined", self.joined),
         )  # fmt: skip
         return Packing("rows", self.dtype, parameters)
 

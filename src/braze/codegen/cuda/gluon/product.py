@@ -33,13 +33,14 @@ def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
     shape, dtype = product_shape(kernel, tile.depth), kernel.inputs[0].dtype
     assert not isinstance(shape, str), shape
     left: Tiles
+    turned, joined = False, 1
     if isinstance(shape, Rows):
-        left = RowTiles(shape, tile, dtype)
+        left, turned = RowTiles(shape, tile, dtype), shape.turned
     else:
-        left = PixelTiles(shape, tile, dtype)
+        left, joined = PixelTiles(shape, tile, dtype), shape.joined
     sizes = [*left.sizes, left.count]
     w = AnchorWriter(kernel, sizes, kernel.spec.out_shape, waits=False)
-    job = Job(w, left, tile, dtype, isinstance(shape, Rows) and shape.turned)
+    job = Job(w, left, tile, dtype, turned, joined)
     pieces = _specialized(job) if tile.consumers else _alone(job)
     tiles = left.count * job.column_tiles
     grid: Dim = dmin(tiles, MULTIPROCESSORS) if tile.consumers else tiles

@@ -42,7 +42,9 @@ class Rows:
 class Windows:
     """A convolution over an image, channels last: sizes are (height, width), pads those before.
 
-    pitch: elements from pixel to pixel; offset: those in front of the first.
+    pitch: elements from pixel to pixel; offset: those in front of the first. joined: so many taps
+    along the last axis, side by side in memory, count as channels of one (and as many pixels less
+    are a line).
     """
 
     batch: Dim
@@ -56,6 +58,12 @@ class Windows:
     pads: tuple[int, int]
     pitch: int
     offset: int
+    joined: int = 1
+
+    @property
+    def line(self) -> Dim:
+        """Pixels from one line to the next."""
+        return self.size[1] + (self.joined - 1)
 
 
 def product_shape(kernel: AnchorKernel, depth: int = DEPTH_BYTES) -> Rows | Windows | str:
@@ -129,10 +137,21 @@ def _of_conv(spec: ConvSpec, depth: int) -> Rows | Windows | str:
     (h, w), (p, q) = spec.in_spatial, spec.out_spatial
     fields = (spec.kernel, spec.strides, spec.dilations, spec.pads[:2])
     kernel, strides, dilations, pads = ((f[0], f[1]) for f in fields)
+    channels, joined = spec.in_channels, 1
+    # a step takes as many channels with or without them
+    if _is_run(spec) and kernel[1] * channels <= depth:
+        joined = kernel[1]
+        channels, kernel, w = joined * channels, (kernel[0], 1), w - (joined - 1)
     return Windows(
-        spec.batch, (h, w), (p, q), spec.in_channels, spec.out_channels, kernel, strides,
-        dilations, pads, pitch, offset,
+        spec.batch, (h, w), (p, q), channels, spec.out_channels, kernel, strides,
+        dilations, pads, pitch, offset, joined,
     )  # fmt: skip
+
+
+def _is_run(spec: ConvSpec) -> bool:
+    """Whether the taps of a line are one run of memory, of which no padding is a part."""
+    plain = spec.strides[1] == spec.dilations[1] == 1 and not spec.pads[1] and not spec.pads[3]
+    return plain and spec.pixels is not None and spec.pixels[0] == spec.in_channels
 
 
 def _is_flat(sizes: tuple[Dim, ...], strides: tuple[Dim, ...]) -> bool:

@@ -10,7 +10,6 @@ from braze.codegen.cuda.gluon.shapes import Rows, Windows, product_shape
 from braze.core.config import Effort
 from braze.core.dims import Dim
 from braze.fusion.kernel import AnchorKernel, Tactic
-from braze.ops.lowering import ConvSpec
 
 MULTIPROCESSORS = 132
 UNKNOWN_ROWS, UNKNOWN_BATCH, UNKNOWN_SIDE = 4096, 8, 28
@@ -51,12 +50,13 @@ def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tu
 
 
 def _depths(kernel: AnchorKernel) -> tuple[int, ...]:
-    """Bytes of a step: half of what is usual where bytes have so few channels that the other half
-    would be zeros, or pairs of pixels do not fill whole steps."""
-    spec = kernel.spec
-    channels = spec.in_channels if isinstance(spec, ConvSpec) else 0
-    half = kernel.inputs[0].dtype.itemsize == 1 and channels % DEPTH_BYTES == DEPTH_BYTES // 2
-    return (DEPTH_BYTES // 2,) if half and channels < DEPTH_BYTES else (DEPTH_BYTES,)
+    """Bytes of a step: half of what is usual where bytes fill no more."""
+    half = DEPTH_BYTES // 2
+    shape = product_shape(kernel, half)
+    if kernel.inputs[0].dtype.itemsize > 1 or isinstance(shape, str):
+        return (DEPTH_BYTES,)
+    channels = shape.depth if isinstance(shape, Rows) else shape.channels
+    return (half,) if channels <= half else (DEPTH_BYTES,)
 
 
 def is_large(kernel: AnchorKernel) -> bool:

@@ -144,7 +144,7 @@ class PixelTiles:
         s, depth = self.shape, self.tile.steps_of(self.dtype)
         (h, w), pitch, end = s.size, s.pitch, s.offset + s.channels
         shape: tuple[Dim, ...] = (s.batch, h, w, end)
-        strides: tuple[Dim, ...] = (h * w * pitch, w * pitch, pitch)
+        strides: tuple[Dim, ...] = (h * s.line * pitch, s.line * pitch, pitch)
         box: tuple[int, ...] = (self.images, self.tile.height, self.tile.width, depth)
         if s.strides[1] == 2:
             assert isinstance(w, int)
@@ -152,7 +152,7 @@ class PixelTiles:
         if s.strides[0] == 2:
             assert isinstance(h, int)
             shape = (s.batch, h // 2, 2, *shape[2:])
-            strides = (strides[0], 2 * w * pitch, *strides[1:])
+            strides = (strides[0], 2 * s.line * pitch, *strides[1:])
             box = (self.images, self.tile.height, 1, self.tile.width, depth)
         return TensorMap(0, self.dtype, shape, strides, box, SWIZZLES[self.tile.depth])
 

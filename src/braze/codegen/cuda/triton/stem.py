@@ -60,9 +60,8 @@ def stem_sources(kernel: AnchorKernel, tile: Tile) -> tuple[TritonSource, ...]:
     plain = conv_source(folded, tile)
     ((slot, taps),) = plain.packings
     packings = ((slot, Packing("stem", taps.dtype, taps.parameters)),)
-    image = folded.inputs[0]
-    room = static_size(static(image.shape)) * image.dtype.itemsize
-    kind = storage_type(image.dtype)
+    first = fold_source(kernel, folded, packings)
+    (_, kind), room = first.pointers[-2], first.scratch_bytes
     *tensors, status = plain.pointers
     # the workspace is what the convolution knows as its input
     renamed = (("unused", kind), *tensors[1:], ("in0", kind), status)
@@ -72,21 +71,26 @@ def stem_sources(kernel: AnchorKernel, tile: Tile) -> tuple[TritonSource, ...]:
         plain, text=f"@triton.jit\ndef conv({names}):\n{body}", pointers=renamed,
         scratch_bytes=room, packings=packings,
     )  # fmt: skip
-    first = _fold(kernel, folded, (*tensors, ("scratch", kind), status))
-    return replace(first, scratch_bytes=room, packings=packings), second
+    return first, second
 
 
-def _fold(
-    kernel: AnchorKernel, folded: AnchorKernel, pointers: tuple[tuple[str, str], ...]
+def fold_source(
+    kernel: AnchorKernel, folded: AnchorKernel, packings: tuple[tuple[int, Packing], ...]
 ) -> TritonSource:
-    """The launch that fills the workspace."""
-    spec = kernel.spec
+    """The launch that fills the workspace. packings: what the one behind it asks for."""
+    spec, image = kernel.spec, folded.inputs[0]
+    tensors = (*kernel.inputs, kernel.output)
+    pointers = (
+        *((f"in{i}", storage_type(t.dtype)) for i, t in enumerate(tensors)),
+        ("scratch", storage_type(image.dtype)),
+        ("status", "int32"),
+    )
     assert isinstance(spec, ConvSpec)
-    _, high, wide, _ = static(folded.inputs[0].shape)
+    _, high, wide, _ = static(image.shape)
     height, width = spec.in_spatial
     data, _ = spec.operands["data"]
     of_image, of_line, of_pixel, of_channel = data.strides
-    total = static_size(static(folded.inputs[0].shape[:-1]))
+    total = static_size(static(image.shape[:-1]))
     lines = (
         WAIT,
         f"pixel = tl.program_id(0) * {PIXELS} + tl.arange(0, {PIXELS})[:, None]",
@@ -106,4 +110,8 @@ def _fold(
     )
     names = ", ".join(name for name, _ in pointers)
     text = f"@triton.jit\ndef fold({names}):\n" + "".join(f"    {x}\n" for x in lines)
-    return TritonSource("fold", text, pointers, (), -(-total // PIXELS), 4, waits=True)
+    room = total * FOLDED * image.dtype.itemsize
+    return TritonSource(
+        "fold", text, pointers, (), -(-total // PIXELS), 4, scratch_bytes=room, waits=True,
+        packings=packings,
+    )  # fmt: skip
