@@ -218,8 +218,10 @@ def test_every_other_op_refuses_narrow_types_or_moves_them_unchanged(
                 kinds.add("refused")
                 continue
             kinds.add(op)
-            assert not [n for n in result.nodes if n.op.name not in ("Cast",)], (op, result.nodes)
-    assert kinds <= {"refused", "Identity", "Dropout", "Shape", "Size", "Constant"}, kinds
+            moved = {"Cast", "Reshape", "Transpose"}
+            assert not [n for n in result.nodes if n.op.name not in moved], (op, result.nodes)
+    views = {"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"}
+    assert kinds <= {"refused", "Identity", "Dropout", "Shape", "Size", "Constant", *views}, kinds
 
 
 def test_values_of_inputs_may_be_8_bit_floats() -> None:
@@ -228,3 +230,24 @@ def test_values_of_inputs_may_be_8_bit_floats() -> None:
     proto = model([cast], [info("x", dtype, [2])], [info("y", F32, [2])])
     given = np.array([1.5, -2.0], dtype.numpy)
     assert import_model(proto, values={"x": given}).specialized == {"x": (1.5, -2.0)}
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("level", [0, 2])
+def test_views_move_codes(target: str, level: int) -> None:
+    """A Reshape in front of the conversion and a Transpose behind it, whatever moves past what."""
+    dtype = FLOAT8[0]
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["a"]),
+        helper.make_node("Cast", ["a"], ["b"], to=dtype.onnx),
+        helper.make_node("Transpose", ["b"], ["c"], perm=[1, 0]),
+        helper.make_node("Cast", ["c"], ["y"], to=TensorProto.FLOAT),
+    ]
+    shape = TensorProto(
+        name="shape", data_type=TensorProto.INT64, dims=[2], raw_data=np.array([5, 12]).tobytes()
+    )
+    whole = model(nodes, [info("x", F32, [3, 4, 5])], [info("y", F32, [12, 5])], [shape])
+    x = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
+    got = braze.build(whole, target=target, optimization_level=level)({"x": x})["y"]
+    want = x.reshape(5, 12).astype(dtype.numpy).T.astype(np.float32)
+    np.testing.assert_array_equal(got, want)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from braze.core.dims import evaluate
-from braze.core.dtypes import F32, I8, I32
+from braze.core.dtypes import F8E4M3FN, F16, F32, I8, I32, DType
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import axis, binary, cast, const, hole, load, unary
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.quant.linear import saturated
+from braze.ops.writing.minifloat import encode
 
 Array = np.ndarray[Any, Any]
 SCALE = 0.0371  # of the output
@@ -60,3 +61,38 @@ def drawn(kernel: AnchorKernel, env: Mapping[str, int]) -> list[Array]:
         else:
             found.append(rng.standard_normal(shape).astype(np.float32))
     return found
+
+
+def float8(kernel: AnchorKernel, kind: str = "sums", element: DType = F8E4M3FN) -> AnchorKernel:
+    """A float kernel as one of 8-bit floats.
+
+    kind: "sums" gives float32; "codes": scale and bias of each column, and the quotient by a scale
+    as float8_e4m3fn; "halves": a float16 residual is added, and the result is float16.
+    """
+    spec = kernel.spec
+    out = spec.out_shape
+    inputs = [TensorSpec(element, t.shape) for t in kernel.inputs[:2]]
+    if kind == "sums":
+        output = TensorSpec(F32, out)
+        return AnchorKernel(spec, tuple(inputs), output, hole(0, F32), kernel.constant)
+    here = tuple(axis(i) for i in range(len(out)))
+    inputs += [TensorSpec(F32, out[-1:])] * 2
+    real = binary("mul", hole(0, F32), load(2, here[-1:], F32))
+    real = binary("add", real, load(3, here[-1:], F32))
+    constant = kernel.constant | {2, 3}
+    if kind == "codes":
+        done = encode(binary("div", real, const(float(np.float32(SCALE)), F32)), F8E4M3FN, True)
+        return AnchorKernel(spec, tuple(inputs), TensorSpec(F8E4M3FN, out), done, constant)
+    inputs.append(TensorSpec(F16, out))
+    real = binary("add", real, cast(load(4, here, F16), F32))
+    return AnchorKernel(spec, tuple(inputs), TensorSpec(F16, out), cast(real, F16), constant)
+
+
+def drawn_floats(kernel: AnchorKernel, env: Mapping[str, int]) -> list[Array]:
+    """Normal numbers of each type."""
+    rng = np.random.default_rng(2)
+    shapes = [[evaluate(d, env) for d in t.shape] for t in kernel.inputs]
+    return [
+        rng.standard_normal(shape).astype(np.float32).astype(t.dtype.numpy)
+        for t, shape in zip(kernel.inputs, shapes, strict=True)
+    ]

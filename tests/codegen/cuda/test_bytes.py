@@ -33,9 +33,9 @@ SHARED = CudaTarget("sm_90", 1).shared_bytes
 def test_inverses_round_as_quotients_do(ends: tuple[int, int]) -> None:
     """Near every code's ends, which `inverse` has looked at, and anywhere else."""
     rng = np.random.default_rng(0)
-    found = 0
+    found, halves = 0, tuple(n + 0.5 for n in range(ends[0] - 1, ends[1] + 1))
     for scale in (*rng.uniform(1e-3, 1, 200).astype(np.float32), np.float32(0.25)):
-        parts = inverse(float(scale), *ends)
+        parts = inverse(float(scale), halves)
         if parts is None:
             continue
         found += 1
@@ -50,10 +50,9 @@ def test_inverses_round_as_quotients_do(ends: tuple[int, int]) -> None:
 
 
 def test_which_scales_have_no_inverse() -> None:
-    assert inverse(2.0**-70, -128, 127) is None
-    assert inverse(0.0, -128, 127) is None
-    assert inverse(-0.5, -128, 127) is None
-    assert inverse(float("nan"), -128, 127) is None
+    for scale in (2.0**-70, 0.0, -0.5, float("nan")):
+        assert inverse(scale, (0.5, 1.5)) is None
+    assert inverse(0.25, (0.5, 1.5)) == (4.0, 0.0)
 
 
 def test_which_conversions_take_the_forms() -> None:

@@ -44,6 +44,7 @@ from braze.codegen.cuda.timer import TimedElsewhere, Timer
 from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.cubin import (
+    EIGHT_BITS,
     OVERLAP,
     Cubin,
     compile_cubin,
@@ -56,7 +57,7 @@ from braze.codegen.cuda.triton.pool import compile_all
 from braze.codegen.cuda.triton.row import row_source
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.stem import folds, stem_sources
-from braze.codegen.cuda.triton.tile import Tile
+from braze.codegen.cuda.triton.tile import FLOAT8, Tile
 from braze.codegen.cuda.triton.window import is_depthwise, window_source
 from braze.core.config import Effort
 from braze.core.dtypes import BF16, F16, F32, I8, I32
@@ -160,6 +161,8 @@ class CudaBackend:
             products = isinstance(spec, MatmulSpec) or (
                 isinstance(spec, ConvSpec) and not is_depthwise(spec)
             )
+        if types[0] in FLOAT8 and self.target.number >= EIGHT_BITS:
+            products = isinstance(spec, MatmulSpec)
         if not products or types[0] != types[1]:
             return f"products of {types[0]} and {types[1]} in {spec.acc} have no template"
         if isinstance(spec, ConvSpec):

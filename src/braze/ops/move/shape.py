@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,6 +45,8 @@ from braze.ops.writing.run_shapes import expanded_size, shape_of_run
 class Reshape(Op):
     """The same elements in row-major order under the shape `shape` (every size resolved)."""
 
+    narrow: ClassVar[bool] = True
+
     shape: tuple[Dim, ...]
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
@@ -73,6 +76,8 @@ class Reshape(Op):
 @dataclass(frozen=True)
 class Transpose(Op):
     """out axis i is input axis perm[i]."""
+
+    narrow: ClassVar[bool] = True
 
     perm: tuple[int, ...]
 

@@ -79,7 +79,7 @@ def _rewrite(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
             return False
         op, channel, trailing = IntegerMatMul(), weight.bytes_.ndim - 1, ()
     scale, zero = (
-        None if a is None else _of_channels(a, weight.bytes_.ndim, channel)
+        None if a is None else of_channels(a, weight.bytes_.ndim, channel)
         for a in (weight.scale, weight.zero)
     )
     if scale is None or (zero is None) != (weight.zero is None):
@@ -97,12 +97,13 @@ def _rewrite(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
     total = g.add1(Cast(F32), g.add1(op, *inputs))
     if scale.ndim:
         scale = scale.reshape(-1, *trailing)
-    y = g.add1(Binary("mul"), total, _scale(g, data.scale, scale))
+    y = g.add1(Binary("mul"), total, product_of_scales(g, data.scale, scale))
     editor.commit(g, node, {node.output: y})
     return True
 
 
-def _scale(g: Rewriter, x: Value, w: Array) -> Value:
+def product_of_scales(g: Rewriter, x: Value, w: Array) -> Value:
+    """The scale of a product: that of its data, one number, times those of its weight."""
     known = g.array(x)
     if known is not None:
         return g.constant(np.asarray(known.astype(np.float32).reshape(()) * w), "scale")
@@ -141,7 +142,7 @@ def _weight(v: Value | None, editor: GraphEditor) -> _Weight | None:
     node = producer(editor, v, Dequantize)
     if node is None:
         return None
-    q, scale, zero = (_constant(x, editor) for x in (*node.inputs, None)[:3])
+    q, scale, zero = (constant_of(x, editor) for x in (*node.inputs, None)[:3])
     if q is None or scale is None or (zero is None and (*node.inputs, None)[2] is not None):
         return None
     if q.dtype.itemsize != 1 or scale.dtype != np.float32:
@@ -156,7 +157,7 @@ def _weight(v: Value | None, editor: GraphEditor) -> _Weight | None:
     return _Weight(np.ascontiguousarray(q), scale, zero)
 
 
-def _constant(v: Value | None, editor: GraphEditor) -> Array | None:
+def constant_of(v: Value | None, editor: GraphEditor) -> Array | None:
     """The content of a constant, or of one in another shape: importers bring parameters into the
     shape of the data, and fold small ones alone."""
     node = producer(editor, v, Reshape)
@@ -166,7 +167,7 @@ def _constant(v: Value | None, editor: GraphEditor) -> Array | None:
     return None if array is None else array.reshape([number(d) for d in v.shape])
 
 
-def _of_channels(a: Array, rank: int, channel: int) -> Array | None:
+def of_channels(a: Array, rank: int, channel: int) -> Array | None:
     """A number, or a vector over the axis `channel`; None where `a` differs along another axis."""
     if a.size == 1:
         return a.reshape(())

@@ -38,6 +38,11 @@ def release_later():
 
 
 @gluon.jit
+def to_e4m3(x):
+    return x.to(gl.float8e4nv).to(gl.uint8, bitcast=True)
+
+
+@gluon.jit
 def power_of_two(x):
     return gl.inline_asm_elementwise(
         TO_RAISE, "=f,f", [x], dtype=gl.float32, is_pure=True, pack=1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from braze.codegen.cuda.gluon.layout import SWIZZLES, GluonTile, run_of
 from braze.codegen.cuda.gluon.tiles import Tiles
-from braze.codegen.cuda.triton.tile import AnchorWriter
+from braze.codegen.cuda.triton.tile import FLOAT8, AnchorWriter
 from braze.core.dtypes import I8, DType
 from braze.fusion.kernel import Packing, TensorMap
 
@@ -50,6 +51,28 @@ class Job:
     def sums(self) -> str:
         """The type of sums."""
         return self.w.kernel.spec.acc.name
+
+    @property
+    def element(self) -> str:
+        """The type of the operands in Gluon's words."""
+        return FLOAT8.get(self.dtype, self.dtype.name)
+
+    @property
+    def lift(self) -> int:
+        """After how many steps the sum of a tensor core is added to one in float32; 0: never."""
+        if self.dtype not in FLOAT8:
+            return 0
+        return math.gcd(self.tile.lift, self.left.steps) if self.tile.lift else self.left.steps
+
+    @property
+    def totals(self) -> list[str]:
+        """The names of the sums."""
+        return [f"acc{i}" for i in range(len(self.parts))]
+
+    @property
+    def partial(self) -> list[str]:
+        """Those of what tensor cores add to."""
+        return [f"part{i}" for i in range(len(self.parts))] if self.lift else self.totals
 
     @property
     def rights(self) -> list[str]:

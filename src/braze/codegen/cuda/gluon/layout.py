@@ -31,7 +31,8 @@ class GluonTile:
     warps: of a group that multiplies (4 or 8); stages: steps in flight; consumers: groups beside a
     warp that only loads, taking turns over tiles (1 or 2), or 0: every program computes one tile,
     and the warps that multiply load too. height, width: of the box of output pixels that the rows
-    are, as many images of them as it takes; 1 and 1 for what has no pixels.
+    are, as many images of them as it takes; 1 and 1 for what has no pixels. lift: after how many
+    steps sums of products of 8-bit floats go on in float32.
     """
 
     rows: int
@@ -42,6 +43,7 @@ class GluonTile:
     height: int = 1
     width: int = 1
     depth: int = DEPTH_BYTES
+    lift: int = 1
 
     def steps_of(self, dtype: DType) -> int:
         """Elements of one step along k."""
@@ -50,12 +52,13 @@ class GluonTile:
 
 def gluon_tactic(t: GluonTile) -> Tactic:
     """A tile as a tactic."""
+    lift = (("lift", t.lift),) if t.lift != 1 else ()
     return Tactic(
         "gluon",
         (
             ("rows", t.rows), ("columns", t.columns), ("warps", t.warps), ("stages", t.stages),
             ("consumers", t.consumers), ("height", t.height), ("width", t.width),
-            ("depth", t.depth),
+            ("depth", t.depth), *lift,
         ),
     )  # fmt: skip
 

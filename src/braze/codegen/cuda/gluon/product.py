@@ -11,7 +11,7 @@ neighbouring rounds of the ring apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from braze.codegen.cuda.gluon.job import Job
 from braze.codegen.cuda.gluon.layout import GluonTile, spread, spread_layout
@@ -70,7 +70,7 @@ def _memory(job: Job) -> list[str]:
         boxes.append((name, (part.columns, job.step)))
     for name, box in boxes:
         shape, layout = [t.stages, *box], _operand(job, len(box))
-        out.line(f"{name} = gl.allocate_shared_memory(gl.{job.dtype.name}, {shape}, {layout})")
+        out.line(f"{name} = gl.allocate_shared_memory(gl.{job.element}, {shape}, {layout})")
     rings = (("full", t.stages), ("empty", t.stages), ("turn", 2)) if t.consumers else (
         ("full", t.stages),
     )  # fmt: skip
@@ -143,19 +143,43 @@ def _layout(part: int) -> str:
     return f"layout{part}" if part else "layout"
 
 
-def _multiply(job: Job, slot: str, wait: str) -> list[str]:
-    """One step: wait for its copies, multiply, and let the step before it finish."""
-    count = len(job.parts)
-    sums = ", ".join(f"acc{i}" for i in range(count))
-    lines = [
-        f"slot = {slot}",
-        f"mbarrier.wait(full.index(slot), {wait})",
-        f"left_side = {_matrix(job, 'left.index(slot)')}",
-    ]
-    for i, name in enumerate(job.rights):
+def _sum(job: Job, at: str, then: Callable[[], None]) -> None:
+    """The loop over the steps of a tile. at: the place of step `step` in the ring, in source text;
+    then: writes what follows when the step before it is multiplied.
+
+    Tensor cores add products of 8-bit floats to sums of 14 bits. So these are summed over few steps
+    at a time, and added up in float32.
+    """
+    w, t, lift = job.w, job.tile, job.lift
+    wait = f"({at} // {t.stages}) & 1" if at == "step" else f"(at // {t.stages}) & 1"
+    if not lift:
+        with w.src.block(f"for step in range({job.left.steps})"):
+            _step(job, at, wait, "")
+            then()
+        return
+    parts = ", ".join(job.partial)
+    with w.src.block(f"for turn_of_steps in range({job.left.steps // lift})"):
+        for i in range(lift):
+            w.line(f"step = turn_of_steps * {lift} + {i}")
+            _step(job, at, wait, f", use_acc={i > 0}")
+            then()
+        w.line(f"{parts} = warpgroup_mma_wait(0, deps=[{parts}])")
+        for total, part in zip(job.totals, job.partial, strict=True):
+            w.line(f"{total} = {total} + {part}")
+
+
+def _step(job: Job, at: str, wait: str, how: str) -> None:
+    """Wait for the copies of a step, multiply, and let the step before it finish."""
+    w, sums = job.w, ", ".join(job.partial)
+    if at != "step":
+        w.line(f"at = {at}")
+    w.line(f"slot = {'step' if at == 'step' else 'at'} % {job.tile.stages}")
+    w.line(f"mbarrier.wait(full.index(slot), {wait})")
+    w.line(f"left_side = {_matrix(job, 'left.index(slot)')}")
+    for name, total in zip(job.rights, job.partial, strict=True):
         right = f"{name}.index(slot).permute((1, 0))"
-        lines.append(f"acc{i} = warpgroup_mma(left_side, {right}, acc{i}, is_async=True)")
-    return [*lines, f"{sums} = warpgroup_mma_wait({count}, deps=[{sums}])"]
+        w.line(f"{total} = warpgroup_mma(left_side, {right}, {total}{how}, is_async=True)")
+    w.line(f"{sums} = warpgroup_mma_wait({len(job.parts)}, deps=[{sums}])")
 
 
 def _matrix(job: Job, slot: str) -> str:
@@ -167,10 +191,11 @@ def _matrix(job: Job, slot: str) -> str:
 
 
 def _accumulators(job: Job) -> None:
-    for i, (_, t) in enumerate(job.parts):
+    names = dict.fromkeys([*job.totals, *job.partial])
+    for name, (_, t) in zip(names, [*job.parts, *job.parts], strict=False):
         instruction = [16, t.columns, 32 // job.dtype.itemsize]
         layout = f"gl.NVMMADistributedLayout([3, 0], [{t.warps}, 1], {instruction})"
-        job.w.line(f"acc{i} = gl.zeros([{t.rows}, {t.columns}], gl.{job.sums}, {layout})")
+        job.w.line(f"{name} = gl.zeros([{t.rows}, {t.columns}], gl.{job.sums}, {layout})")
 
 
 def is_ragged(kernel: AnchorKernel) -> bool:
@@ -194,11 +219,17 @@ def _layouts(job: Job) -> list[str]:
     return found
 
 
+def _drain(job: Job) -> None:
+    """Wait for all products."""
+    sums = ", ".join(job.partial)
+    job.w.line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
+
+
 def _finish(job: Job, scopes: Sequence[tuple[Scope, Val]]) -> None:
     """The epilogue on the accumulators, and its stores."""
     w = job.w
-    sums = ", ".join(f"acc{i}" for i in range(len(job.parts)))
-    w.line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
+    if not job.lift:
+        _drain(job)
     for i, ((_, t), (scope, row)) in enumerate(zip(job.parts, scopes, strict=True)):
         out = w.a.put(spread(t, f"acc{i}", _layout(i), job.run), job.sums)
         value = w.epilogue(out, scope)
@@ -229,11 +260,12 @@ def _alone(job: Job) -> list[str]:
             w.line(copy.format("i"))
     scopes = _scopes(job)
     _accumulators(job)
-    with w.src.block(f"for step in range({job.left.steps})"):
-        for text in _multiply(job, f"step % {t.stages}", f"(step // {t.stages}) & 1"):
-            w.line(text)
+
+    def next_copies() -> None:
         for copy in (weight, left):
             w.line(copy.format(f"step + {t.stages - 1}"))
+
+    _sum(job, "step", next_copies)
     _finish(job, scopes)
     pieces = []
     for name, arguments, write in (
@@ -299,14 +331,13 @@ def _consume(job: Job) -> list[str]:
         _accumulators(job)
         if t.consumers == 2:
             w.line("mbarrier.wait(turn.index(me), ((turns // 2) & 1) ^ (1 - me))")
-        with w.src.block(f"for step in range({job.left.steps})"):
-            w.line(f"at = turns * {job.left.steps} + step")
-            for text in _multiply(job, f"at % {t.stages}", f"(at // {t.stages}) & 1"):
-                w.line(text)
+
+        def give_back() -> None:
             w.line(f"before = (at + {t.stages - 1}) % {t.stages}")
             w.line("mbarrier.arrive(empty.index(before), pred=step > 0)")
-        sums = ", ".join(f"acc{i}" for i in range(len(job.parts)))
-        w.line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
+
+        _sum(job, f"turns * {job.left.steps} + step", give_back)
+        _drain(job)
         w.line(f"last = (turns * {job.left.steps} + {job.left.steps - 1}) % {t.stages}")
         w.line("mbarrier.arrive(empty.index(last))")
         if t.consumers == 2:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from braze.codegen.cuda.gluon.layout import DEPTH_BYTES
 from braze.core.dims import Dim, product
-from braze.core.dtypes import BF16, F16, F32, I8, I32
+from braze.core.dtypes import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import ConvSpec, MatmulSpec
 
-SUMS = {F16: F32, BF16: F32, I8: I32}  # types of operands, and that of their sums
+# types of operands, and that of their sums
+SUMS = {F16: F32, BF16: F32, I8: I32, F8E4M3FN: F32, F8E5M2: F32}
 MOST_ROWS = (1 << 31) - 1  # boxes are counted in 32 bits
 PITCH_BYTES = 16  # tensor maps want rows to begin at multiples of it
 

@@ -21,6 +21,25 @@ def to_tf32(x):
 
 
 @triton.jit
+def to_e4m3(x):
+    """The code of the nearest float8_e4m3fn; what is out of range, also infinities, saturates."""
+    return x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+
+
+@triton.jit
+def to_e4m3_by_bits(x):
+    """The same where there is no instruction."""
+    bits = x.to(tl.int32, bitcast=True)
+    size = bits & 0x7FFFFFFF
+    up = size + 0x7FFFF + ((size >> 20) & 1)
+    # below the least normal number a step is 2**-9
+    small = (size.to(tl.float32, bitcast=True) * 512.0 + 12582912.0).to(tl.int32, bitcast=True)
+    code = tl.where(size < 0x3C800000, small - 0x4B400000, (up >> 20) - 960)
+    code = tl.where(size > 0x7F800000, 0x7F, tl.minimum(code, 0x7E))
+    return (code | ((bits >> 24) & 0x80)).to(tl.uint8)
+
+
+@triton.jit
 def add_of(x, y):
     return x + y
 

@@ -16,6 +16,7 @@ from braze.fusion.kernel import TensorMap
 SHORT = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16",
     "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8",
+    "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5",
     "uint64": "u64", "uint32": "u32", "uint16": "u16", "uint8": "u8",
 }  # fmt: skip
 HEADER = """import triton
@@ -32,6 +33,10 @@ OVERLAPPING = """from triton.language.extra.cuda import (
     gdc_launch_dependents as release_later, gdc_wait as wait_for_earlier,
 )
 """
+# and 8-bit floats are made by an instruction
+EIGHT_BITS = 89
+BY_INSTRUCTION = "from braze.codegen.cuda.triton.combine import to_e4m3\n"
+BY_BITS = "from braze.codegen.cuda.triton.combine import to_e4m3_by_bits as to_e4m3\n"
 IN_TURN = """from braze.codegen.cuda.triton.combine import (
     nothing as release_later, nothing as wait_for_earlier,
 )
@@ -56,6 +61,7 @@ def file_of(source: TritonSource, capability: int = 0) -> tuple[str, str]:
     header = GLUON_HEADER if source.maps else HEADER
     if not source.maps:
         header += OVERLAPPING if capability >= OVERLAP else IN_TURN
+        header += BY_INSTRUCTION if capability >= EIGHT_BITS else BY_BITS
     text = header + "\n\n" + source.text
     return f"<braze {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}>", text
 

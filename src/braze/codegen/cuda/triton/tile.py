@@ -12,10 +12,13 @@ from braze.codegen.cuda.triton.nests import TritonSource, storage_type
 from braze.codegen.cuda.triton.scalars import register_type, settle
 from braze.codegen.cuda.triton.source import RELEASE, WAIT, Source, Val
 from braze.core.dims import Dim, DimExpr
-from braze.core.dtypes import F32, I32, DType
+from braze.core.dtypes import F8E4M3FN, F8E5M2, F32, I32, DType
 from braze.expr.fold import leaves
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AnchorSpec, ConvSpec, MatmulSpec, Operand
+
+# 8-bit floats that are multiplied, in Triton's words
+FLOAT8 = {F8E4M3FN: "float8e4nv", F8E5M2: "float8e5"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +166,14 @@ def _depth(spec: AnchorSpec) -> int | None:
 
 
 def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:
-    """One block product added to `acc`."""
+    """One block product added to `acc`. 8-bit floats are multiplied as float16, which has them all,
+    with sums of as many bits as those of float16."""
     extra = f', input_precision="{precision}"' if element is F32 else ""
     if element is F32 and precision == "tf32":
         a, b = f"to_tf32({a})", f"to_tf32({b})"
+    if element in FLOAT8:
+        kind = f"tl.{FLOAT8[element]}"
+        a, b = (f"{x}.to({kind}, bitcast=True).to(tl.float16)" for x in (a, b))
     return f"tl.dot({a}, {b}, {acc}{extra}, out_dtype=tl.{sum_type.name})"
 
 
