@@ -41,7 +41,7 @@ def sink_reshapes(graph: Graph, ctx: PassContext) -> Graph:
             result = built.add1(node.op, *inputs)
         except BrazeError:
             continue  # an op that broadcasts one way only
-        if result.shape != source.shape or result.dtype.is_narrow:
+        if result.shape != source.shape:
             continue
         restored = built.add1(Reshape(node.output.shape), result)
         editor.commit(built, node, {node.output: restored})
