@@ -27,7 +27,6 @@ from braze.tensorrt.model import NamedModel, to_model
 from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.rebuild import refit_part
 from braze.tensorrt.record import KEY, EngineRecord, Triple
-from braze.tensorrt.tensor import ITensor
 from braze.tensorrt.weights import IHostMemory
 
 if TYPE_CHECKING:
@@ -94,6 +93,12 @@ def check(network: INetworkDefinition, config: IBuilderConfig) -> None:
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise ConfigError(f"two inputs or outputs are called {twice[0]!r}; rename one of them")
+    for tensor in (*network._inputs, *network._all_outputs()):
+        if not tensor.allowed_formats >> int(TensorFormat.LINEAR) & 1:
+            raise ConfigError(
+                f"tensor {tensor.name!r} allows no linear format, which is the only one that "
+                "engines have; add TensorFormat.LINEAR to its allowed formats"
+            )
     if not network.num_outputs and not network._shape_outputs:
         raise ConfigError("the network has no outputs; mark one with mark_output")
 
@@ -138,13 +143,11 @@ def describe(
     options: dict[str, Any],
 ) -> EngineRecord:
     """What the engine remembers."""
-    tensors = [*network._inputs, *network._all_outputs()]
-    formats = {t.name: int(_format(t)) for t in tensors}
     return EngineRecord(
         name=network.name,
         shape_inputs=[t.name for t in network._inputs if t.is_shape_tensor],
         shape_outputs=[t.name for t in network._shape_outputs],
-        formats={name: number for name, number in formats.items() if number},
+        formats={},
         profiles=profile_shapes(network, config) or [],
         values=[_contents(p) for p in config._profiles],
         flags=config.flags,
@@ -166,12 +169,6 @@ def _contents(profile: IOptimizationProfile) -> dict[str, Triple]:
         low, best, high = map(tuple, values)
         found[name] = (low, best, high)
     return found
-
-
-def _format(tensor: ITensor) -> TensorFormat:
-    """The first format that is allowed; LINEAR wherever it is."""
-    allowed = [f for f in TensorFormat if tensor.allowed_formats >> int(f) & 1]
-    return (allowed or [TensorFormat.LINEAR])[0]
 
 
 class _Phases:

@@ -43,6 +43,7 @@ class Emitter:
         self.lowering, self.layer = lowering, layer
         self.said = Said()
         self._given: dict[int, str] = {}
+        self._before: DType | None = None  # the type of operands that precision has changed
 
     # ---- what there is ------------------------------------------------------------------
 
@@ -55,7 +56,17 @@ class Emitter:
         tensor = self.layer.get_input(index)
         if tensor is None:
             raise self.wrong(f"input {index} is missing; give it with set_input")
-        return self.name_of(tensor)
+        return self.in_precision(self.name_of(tensor))
+
+    def in_precision(self, name: str) -> str:
+        """A float operand in the precision of the layer, where that is obeyed."""
+        precision = self.layer._precision if self.lowering.obey else None
+        if precision is None or not self.type(name).dtype.is_float:
+            return name
+        if self.type(name).dtype is core_type(precision):
+            return name
+        self._before = self._before or self.type(name).dtype
+        return self.cast(name, precision)
 
     def name_of(self, tensor: ITensor) -> str:
         """The name of any tensor of the network."""
@@ -225,6 +236,10 @@ class Emitter:
 
     def finish(self) -> Said:
         """The layer, its outputs called as the tensors are."""
+        for i, name in self._given.items():
+            precise = self.layer._precision
+            if self._before is not None and precise is not None and self.dtype(name) is precise:
+                self._given[i] = self.cast(name, self._before)
         for i, kind in self.layer._output_types.items():
             if i in self._given:
                 self._given[i] = self.cast(self._given[i], kind)

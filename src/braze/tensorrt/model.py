@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from braze.core.dtypes import from_numpy
+from braze.core.errors import ModelError
 from braze.frontend.onnx.records import (
     FunctionRecord,
     GraphRecord,
@@ -21,7 +22,7 @@ from braze.frontend.onnx.records import (
 from braze.tensorrt.dtypes import core_type
 from braze.tensorrt.flow_model import conditional, loop, outermost
 from braze.tensorrt.layer import ILayer
-from braze.tensorrt.layers_flow import ILoop
+from braze.tensorrt.layers_flow import ILoop, Region
 from braze.tensorrt.lowering import OPSET, Lowering
 from braze.tensorrt.renaming import renamed
 from braze.tensorrt.tensor import ITensor
@@ -127,6 +128,8 @@ class _Model:
         parts = outermost(layers, self.network._regions)
         inside = {x for region, part in parts for x in (*part, *region.boundary)}
         nodes: list[NodeRecord] = []
+        for region, part in parts:
+            self._check_outputs(region, {*part, *region.entries})
         for layer in layers:
             if layer not in inside:
                 nodes += self._said(layer)
@@ -137,6 +140,14 @@ class _Model:
             else:
                 nodes += conditional(region, inner, self, self._level)
         return nodes
+
+    def _check_outputs(self, region: Region, part: set[ILayer]) -> None:
+        for tensor in self.network._all_outputs():
+            if tensor._producer in part:
+                raise ModelError(
+                    f"output {tensor.name!r} is made within {region.word.lower()} {region.name!r}; "
+                    "take it out by an output of that"
+                )
 
     def _said(self, layer: ILayer) -> list[NodeRecord]:
         nodes = [renamed(n, self) for n in self.lowering.said[layer._number].nodes]

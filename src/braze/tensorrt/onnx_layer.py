@@ -133,9 +133,10 @@ class OnnxLayer(ILayer):
         inputs = list(self._node.inputs)
         for place, tensor in zip(self._places, self._inputs, strict=False):
             if tensor is not None:
-                inputs[place] = emit.name_of(tensor)
+                inputs[place] = emit.in_precision(emit.name_of(tensor))
         names = {n: emit.name_of(t) for n, t in self._captured.items()}
         names |= {n: emit.initializer(n, c) for n, c in self._constants.items()}
+        inputs = [emit.in_precision(names[n]) if n in self._constants else n for n in inputs]
         node = renamed(replace(self._node, inputs=tuple(inputs)), _Given(names))
         outputs = tuple(emit.lowering.fresh(o) if o else "" for o in node.outputs)
         emit.raw(replace(node, name=self.name, outputs=outputs))

@@ -1,0 +1,108 @@
+"""What names of TensorRT's API mean in braze where they do not simply work: reviewed by hand.
+
+Patterns match as in file names, the first that matches counts; a class alone stands for its
+members too. "accepted": taken, checked and recorded, without effect on what runs; "refused": an
+error in the log, and None or False.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ACCEPTED: Final = "accepted"
+REFUSED: Final = "refused"
+
+_TYPES: Final = "allows a type; networks keep the types they say, so nothing has to change"
+_KERNELS: Final = "for kernels or libraries of NVIDIA; braze chooses among its own"
+_DLA: Final = "there is no DLA"
+_PLUGIN: Final = "plugins are derived, registered and asked for types and shapes, but do not run"
+_MEMORY: Final = "braze allocates by itself"
+_CALIBRATION: Final = "calibration is before fusion always"
+_HOST: Final = "the host code of an engine is part of braze"
+
+REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
+    # --- flags and options of builds ---
+    ("BuilderFlag.BF16", ACCEPTED, _TYPES),
+    ("BuilderFlag.FP16", ACCEPTED, _TYPES),
+    ("BuilderFlag.FP4", ACCEPTED, _TYPES),
+    ("BuilderFlag.FP8", ACCEPTED, _TYPES),
+    ("BuilderFlag.INT4", ACCEPTED, _TYPES),
+    ("BuilderFlag.DEBUG", ACCEPTED, "runs need no synchronization to be debugged"),
+    ("BuilderFlag.DIRECT_IO", ACCEPTED, "inputs and outputs are never reformatted"),
+    ("BuilderFlag.DISABLE_COMPILATION_CACHE", ACCEPTED, "there is no compilation cache"),
+    ("BuilderFlag.DISTRIBUTIVE_INDEPENDENCE", ACCEPTED, "sums have one order, whatever runs"),
+    ("BuilderFlag.EXCLUDE_LEAN_RUNTIME", ACCEPTED, _HOST),
+    ("BuilderFlag.VERSION_COMPATIBLE", ACCEPTED, _HOST),
+    ("BuilderFlag.MONITOR_MEMORY", ACCEPTED, "nothing is told of memory while a build runs"),
+    ("BuilderFlag.REJECT_EMPTY_ALGORITHMS", ACCEPTED, "algorithm selectors are not asked"),
+    ("BuilderFlag.SAFETY_SCOPE", ACCEPTED, "there is no safety runtime"),
+    ("BuilderFlag.SPARSE_WEIGHTS", ACCEPTED, "weights are taken as dense"),
+    ("BuilderFlag.STRICT_NANS", ACCEPTED, "NaN and infinities are kept always"),
+    ("BuilderFlag.STRIP_PLAN", ACCEPTED, "engines hold their weights"),
+    ("BuilderFlag.WEIGHTLESS", ACCEPTED, "engines hold their weights"),
+    ("IBuilderConfig.avg_timing_iterations", ACCEPTED, "measurement decides how often it repeats"),
+    ("IBuilderConfig.DLA_core", ACCEPTED, _DLA),
+    ("IBuilderConfig.algorithm_selector", ACCEPTED, "it is kept and not asked"),
+    ("IBuilderConfig.hardware_compatibility_level", ACCEPTED, "recorded in the engine"),
+    ("IBuilderConfig.l2_limit_for_tiling", ACCEPTED, _KERNELS),
+    ("IBuilderConfig.max_aux_streams", ACCEPTED, "contexts choose their streams"),
+    ("IBuilderConfig.max_num_tactics", ACCEPTED, "the optimization level decides"),
+    ("IBuilderConfig.plugins_to_serialize", ACCEPTED, _PLUGIN),
+    ("IBuilderConfig.profile_stream", ACCEPTED, "tactics are measured on a stream of their own"),
+    ("IBuilderConfig.remote_auto_tuning_config", ACCEPTED, "tactics are measured here"),
+    ("IBuilderConfig.*_quantization_flag", ACCEPTED, _CALIBRATION),
+    ("IBuilderConfig.quantization_flags", ACCEPTED, _CALIBRATION),
+    ("IBuilderConfig.*_tactic_sources", ACCEPTED, _KERNELS),
+    ("IBuilderConfig.tiling_optimization_level", ACCEPTED, _KERNELS),
+    ("IBuilderConfig.set_memory_pool_limit", ACCEPTED, "recorded; kernels take no workspace"),
+    ("IBuilderConfig.*_preview_feature", ACCEPTED, "no feature changes what is built"),
+    ("INormalizationLayer.compute_precision", ACCEPTED, "sums are of float32"),
+    ("Builder.max_threads", ACCEPTED, "builds use the processors there are"),
+    ("PreviewFeature*", ACCEPTED, "no feature changes what is built"),
+    ("TacticSource*", ACCEPTED, _KERNELS),
+    ("TilingOptimizationLevel*", ACCEPTED, _KERNELS),
+    ("HardwareCompatibilityLevel*", ACCEPTED, "recorded in the engine"),
+    ("QuantizationFlag*", ACCEPTED, _CALIBRATION),
+    ("MemoryPoolType.DLA*", ACCEPTED, _DLA),
+    ("MemoryPoolType.TACTIC*", ACCEPTED, "recorded; kernels take what they need"),
+    ("EngineCapability.SAFETY", REFUSED, "there is no safety runtime"),
+    ("EngineCapability.DLA_STANDALONE", REFUSED, _DLA),
+    ("DeviceType.DLA", REFUSED, _DLA),
+    ("RuntimePlatform.WINDOWS_AMD64", REFUSED, "engines are for the platform they are built on"),
+    ("NetworkDefinitionCreationFlag.PREFER*", ACCEPTED, _PLUGIN),
+    ("OnnxParserFlag*", ACCEPTED, "no flag changes what is parsed"),
+    ("IAlgorithm*", ACCEPTED, "selectors are kept and not asked"),
+    ("TensorFormat.LINEAR", "", ""),
+    ("TensorFormat.*", REFUSED, "inputs and outputs are linear; allow LINEAR among the formats"),
+    # --- plugins ---
+    ("INetworkDefinition.add_plugin*", REFUSED, "engines do not call Python; say it in layers"),
+    ("IPluginRegistry.*load_library", REFUSED, "plugins compiled for TensorRT cannot be called"),
+    ("IPluginRegistry.deregister_library", ACCEPTED, "no library is ever loaded"),
+    ("IPluginRegistry*", "", ""),
+    ("IPluginResource*", "", ""),
+    ("IPlugin*", ACCEPTED, _PLUGIN),
+    ("PluginArg*", ACCEPTED, _PLUGIN),
+    ("PluginCreatorVersion*", ACCEPTED, _PLUGIN),
+    ("QuickPlugin*", ACCEPTED, _PLUGIN),
+    ("KernelLaunchParams*", ACCEPTED, _PLUGIN),
+    ("ISymExpr*", ACCEPTED, _PLUGIN),
+    # --- runs ---
+    ("IExecutionContext.nvtx_verbosity", ACCEPTED, "there are no NVTX ranges"),
+    ("IExecutionContext.persistent_cache_limit", ACCEPTED, _KERNELS),
+    ("IExecutionContext.debug_sync", ACCEPTED, "runs need no synchronization to be debugged"),
+    ("IExecutionContext.temporary_allocator", ACCEPTED, _MEMORY),
+    ("IExecutionContext.set_aux_streams", ACCEPTED, "contexts choose their streams"),
+    ("IExecutionContext.set_device_memory", ACCEPTED, f"checked; {_MEMORY}"),
+    ("IGpuAllocator*", ACCEPTED, _MEMORY),
+    ("IGpuAsyncAllocator*", ACCEPTED, _MEMORY),
+    ("AllocatorFlag*", ACCEPTED, _MEMORY),
+    ("Runtime.DLA_core", ACCEPTED, _DLA),
+    ("Runtime.engine_host_code_allowed", ACCEPTED, _HOST),
+    ("Runtime.max_threads", ACCEPTED, "engines know their threads"),
+    ("Runtime.temp*", ACCEPTED, "no temporary files are written"),
+    ("TempfileControlFlag*", ACCEPTED, "no temporary files are written"),
+    ("Runtime.load_runtime", REFUSED, _HOST),
+    ("SerializationFlag.EXCLUDE_LEAN_RUNTIME", ACCEPTED, _HOST),
+    ("Refitter.*dynamic_range", REFUSED, "engines have scales in Q/DQ, no ranges of tensors"),
+    ("Refitter.max_threads", ACCEPTED, "a refit uses the processors there are"),
+)
