@@ -27,7 +27,8 @@ class Racer:
     """
 
     def __init__(self, plan: Plan, load: Load, sizes: Mapping[str, int]) -> None:
-        self._context: ExecutionContext = load(plan).create_context()
+        engine = load(plan)
+        self._context: ExecutionContext = engine.create_context()
         dims = size_dims(plan)
         for b in plan.inputs:
             shape = tuple(evaluate(dims[i], sizes) for i in b.shape)
@@ -35,7 +36,10 @@ class Racer:
             self._context.bind(b.name, sample(b, shape))
         for b in plan.outputs:
             shape = self._context.shape(b.name)
-            self._context.bind(b.name, np.zeros(shape, b.dtype.numpy))
+            # outputs stay on a device: copies between the runs take longer than many a run
+            on_gpu = engine.on_gpu
+            memory: Any = engine.device_empty(shape, b.dtype) if on_gpu else None
+            self._context.bind(b.name, memory if on_gpu else np.zeros(shape, b.dtype.numpy))
         self.burst(UNCOUNTED)
 
     def burst(self, runs: int) -> list[float]:
