@@ -6,8 +6,8 @@
 Networks: resnet50 mobilenetv2 convnext_t vit_b16 bert_base gpt2, the last two of 128 tokens, and
 llama, one step of a decoder. braze builds them from ONNX files that this script exports;
 torch.compile gets the same module with fused attention, channels last and frozen weights. Inputs
-lie on the device. All contestants are made side by side, each in a process of its own, as cores of
-the host are free; then one network after the other is timed. Its engines take turns in short
+lie on the device. All contestants are made side by side, each in a process of its own; then one
+network after the other is timed. Its engines take turns in short
 bursts, so that a card whose clock drifts slows all of them alike: what counts is the ratio within
 one run. Outputs are compared with the float32 module, because a fast wrong answer is worth
 nothing. The floor is the time of the bytes and operations that the plan's kernels cannot do
@@ -44,7 +44,7 @@ CASES = (
 )  # fmt: skip
 DECODER = "llama:1"  # has a bound of its own
 BURST, ROUNDS = 30, 5
-BUILD_CORES = 4  # of the host for a build of braze; a peer takes one
+BUILDS = 2  # of braze at a time
 ONLY = {"torchvision": "vit_b16"}  # peers that one network has
 
 
@@ -103,26 +103,23 @@ class Process:
 def prepare(
     wanted: Sequence[tuple[str, str]], args: argparse.Namespace, deadline: float
 ) -> Iterator[tuple[Process, Any]]:
-    """Every contestant with its first answer, as they come; in order, as cores are free."""
-    free = sorted(os.sched_getaffinity(0))
+    """Every contestant with its first answer, as they come: as many at a time as the host has
+    cores, but few builds of braze, each of which uses all of them."""
     waiting, running = list(wanted), dict[Connection, Process]()
+    most = len(os.sched_getaffinity(0))
     while waiting or running:
-        while waiting:
-            case, name = waiting[0]
-            need = min(BUILD_CORES, max(1, len(os.sched_getaffinity(0)) // 2))
-            need = need if name == BRAZE else 1
-            if len(free) < need:
-                break
-            taken, free = tuple(free[:need]), free[need:]
-            waiting.pop(0)
-            order = Order(case, name, args.folder, taken, args.level, args.layers, args.rebuild)
-            process = Process(order)
+        builds = sum(p.order.name == BRAZE for p in running.values())
+        for case, name in list(waiting):
+            if len(running) == most or (name == BRAZE and builds == BUILDS):
+                continue
+            builds += name == BRAZE
+            waiting.remove((case, name))
+            process = Process(Order(case, name, args.folder, args.level, args.layers, args.rebuild))
             running[process.pipe] = process
         ready = wait(list(running), timeout=max(0.0, min(deadline - time.monotonic(), 1e6)))
         for pipe in ready:
             assert isinstance(pipe, Connection)
             process = running.pop(pipe)
-            free += process.order.cores
             yield process, process.answer()
         if not ready:  # the deadline has passed
             for process in running.values():
@@ -230,8 +227,8 @@ def main() -> int:
     """Make all contestants, then time one case after the other."""
     args = arguments()
     begin, cases = time.monotonic(), chosen(args.only)
-    names = [n for n in args.peers.split(",") if n]  # first: they take longest, a core each
-    names += [] if args.only_peers else [BRAZE]
+    names = [] if args.only_peers else [BRAZE]
+    names += [n for n in args.peers.split(",") if n]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the contestants too
     wanted = [(c, n) for n in names for c in cases if c.startswith(ONLY.get(n, ""))]
     results = {c: Result(c) for c in cases}

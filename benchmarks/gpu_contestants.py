@@ -40,7 +40,7 @@ Times = Callable[[int], list[float]]  # milliseconds of so many runs
 
 @dataclass(frozen=True)
 class Order:
-    """One contestant: `name` is "braze" or one of PEERS; cores: of the host, for its preparation.
+    """One contestant: `name` is "braze" or one of PEERS.
 
     folder: keeps ONNX files and timing caches; layers: rows of the table of layers.
     """
@@ -48,7 +48,6 @@ class Order:
     case: str
     name: str
     folder: Path
-    cores: tuple[int, ...]
     level: int = 3
     layers: int = 0
     rebuild: bool = False
@@ -86,9 +85,8 @@ def serve(order: Order, pipe: Connection) -> None:
     """Get ready and say so with `Facts`, or with a sentence why not. Then answer every number of
     runs with their times in milliseconds, and 0 with `Facts` that know each kernel's."""
     os.setsid()  # what it starts can be ended with it
-    os.sched_setaffinity(0, order.cores)
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(len(order.cores))
-    torch.set_num_threads(len(order.cores))
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # others prepare too
+    torch.set_num_threads(1)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = False
     facts = Facts()

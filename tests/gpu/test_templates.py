@@ -20,6 +20,7 @@ from braze.fusion.kernel import AnchorKernel, Tactic
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import PADDED, Window, depthwise
 from tests.codegen.cuda.bounds import kernel_bound
+from tests.codegen.cuda.families import reduces
 from tests.codegen.cuda.typed import typed
 from tests.codegen.loops.kernels import Case, cases
 from tests.gpu.launching import Array, run
@@ -31,6 +32,15 @@ M, N, B, Q, S = (sym(n) for n in "mnbqs")
 @pytest.mark.parametrize("case", cases(), ids=lambda c: c.name)
 def test_nests(case: Case, rows: int, columns: int) -> None:
     launches = nest_sources(case.kernel, rows, columns, 4)
+    got, status = run(launches, case.inputs, case.kernel.outputs, case.env)
+    assert status == 0
+    for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):
+        np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", [c for c in cases() if reduces(c)], ids=lambda c: c.name)
+def test_a_warp_reduces_a_row(case: Case) -> None:
+    launches = nest_sources(case.kernel, 4, 128, 4, 4)
     got, status = run(launches, case.inputs, case.kernel.outputs, case.env)
     assert status == 0
     for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):

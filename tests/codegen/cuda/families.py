@@ -10,6 +10,7 @@ from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import SelectSpec
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.typed import typed
+from tests.codegen.loops.kernels import Case
 
 
 def families() -> list[tuple[str, AnchorKernel]]:
@@ -32,3 +33,11 @@ def families() -> list[tuple[str, AnchorKernel]]:
     output = TensorSpec(I64, select.out_shape)
     found.append(("select", AnchorKernel(select, (TensorSpec(F32, (4, n)),), output, hole(0, I64))))
     return found
+
+
+def reduces(case: Case) -> bool:
+    """Whether all of a kernel's reductions may have the columns of a block in parts."""
+    nests = case.kernel.nests
+    kinds = [r.kind for nest in nests for r in nest.reduces]
+    scans = any(s.over.startswith("scan") for nest in nests for s in nest.stores)
+    return bool(kinds) and not scans and not any(kind.startswith("arg") for kind in kinds)

@@ -108,9 +108,7 @@ def cuda_backend(variant: str, threads: int) -> CudaBackend:
         why = f"the GPU here ({card.name}) is {card.capability}, which is not one of "
         raise TargetError(
             *worded(
-                lambda words: (
-                    f"{why}{', '.join(SHARED_BYTES)}; use {words.option('target', 'cpu')}"
-                )
+                lambda words: f"{why}{', '.join(SHARED_BYTES)}; use {words.option('target', 'cpu')}"
             )
         )
     return CudaBackend(CudaTarget(card.capability, threads, card.name, card.driver))

@@ -25,6 +25,7 @@ RUNS = (1, 2, 4, 7, 8)  # neighbouring outputs of a depthwise window
 MOST_WRITTEN_OUT = 64  # loads of a depthwise window
 START = 0.127  # microseconds in which a multiprocessor starts a program
 BYTES_A_MICROSECOND = 3.5e6
+WARP_COLUMNS, MOST_PARTS = 256, 8  # 16-bit numbers that a warp loads at once; such loads a row
 
 # queries, keys, warps, stages
 ATTENTION_TILES = (
@@ -176,15 +177,34 @@ Blocks = tuple[int, int, int]  # rows, columns, warps
 
 def nest_tactics(kernel: LoopKernel, effort: Effort) -> tuple[Tactic, ...]:
     """Blocks of outer and inner points of a loop kernel, for its largest nest."""
-    kept = _shapes(_largest(kernel))[: 1 if effort.tactics == 1 else 3 * effort.tactics]
-    return tuple(Tactic("nest", (("rows", r), ("columns", c), ("warps", w))) for r, c, w in kept)
+    nest = _largest(kernel)
+    kept = _shapes(nest)[: 1 if effort.tactics == 1 else 3 * effort.tactics]
+    found = [Tactic("nest", (("rows", r), ("columns", c), ("warps", w))) for r, c, w in kept]
+    if effort.tactics > 1:
+        found += [Tactic("nest", p) for p in _rows_of_warps(nest)]
+    return tuple(found)
 
 
-def nest_blocks(kernel: LoopKernel, parameters: Mapping[str, int]) -> list[Blocks]:
+def nest_blocks(kernel: LoopKernel, parameters: Mapping[str, int]) -> list[tuple[int, ...]]:
     """The blocks of each nest by a tactic: what it says for the largest, for others a guess."""
-    chosen = (parameters["rows"], parameters["columns"], parameters["warps"])
+    names = ("rows", "columns", "warps", "parts")
+    chosen = tuple(parameters[name] for name in names if name in parameters)
     largest = _largest(kernel)
     return [chosen if nest is largest else _shapes(nest)[0] for nest in kernel.nests]
+
+
+def _rows_of_warps(nest: LoopNest) -> list[tuple[tuple[str, int], ...]]:
+    """Parameters of blocks in which every warp reduces a row of its own."""
+    outer, inner = (math.prod(known(d) for d in sizes) for sizes in (nest.outer, nest.inner))
+    whole = 1 << max(0, inner - 1).bit_length()
+    parts = whole // WARP_COLUMNS
+    plain = not any(r.kind.startswith("arg") for r in nest.reduces)
+    plain = plain and not any(s.over.startswith("scan") for s in nest.stores)
+    if not nest.inner or nest.serial or not plain or not 2 <= parts <= MOST_PARTS:
+        return []
+    if outer < 4 * MULTIPROCESSORS or not _inner_is_contiguous(nest):
+        return []
+    return [(("rows", w), ("columns", whole), ("warps", w), ("parts", parts)) for w in (2, 4, 8)]
 
 
 def _largest(kernel: LoopKernel) -> LoopNest:

@@ -64,21 +64,23 @@ def storage_type(dtype: DType) -> str:
 
 
 def nest_sources(
-    kernel: LoopKernel, rows: int, columns: int, warps: int
+    kernel: LoopKernel, rows: int, columns: int, warps: int, parts: int = 1
 ) -> tuple[TritonSource, ...]:
     """The launches of `kernel`, in order, all with the same blocks."""
-    return sources_of_nests(kernel, [(rows, columns, warps)] * len(kernel.nests))
+    return sources_of_nests(kernel, [(rows, columns, warps, parts)] * len(kernel.nests))
 
 
 def sources_of_nests(
-    kernel: LoopKernel, blocks: Sequence[tuple[int, int, int]]
+    kernel: LoopKernel, blocks: Sequence[tuple[int, ...]]
 ) -> tuple[TritonSource, ...]:
     """The launches of `kernel`, in order; of each nest the rows and columns of a program, powers
-    of two, and its warps (those of nests that share a launch are the most of one)."""
+    of two, its warps (those of nests that share a launch are the most of one), and the parts that
+    columns lie in, where there are any (see Block)."""
     found: list[TritonSource] = []
     for group in groups(kernel):
         warps = max(blocks[k][2] for k in group)
-        writers = [_NestWriter(kernel, kernel.nests[k], k, *blocks[k][:2], warps) for k in group]
+        shapes = [(k, (*blocks[k][:2], warps, *blocks[k][3:])) for k in group]
+        writers = [_NestWriter(kernel, kernel.nests[k], k, *shape) for k, shape in shapes]
         if len(group) > 1 and all(isinstance(w.programs, int) for w in writers):
             found.append(_side_by_side(writers))
         else:
@@ -137,12 +139,14 @@ class _NestWriter:
     """Writes one nest; state is the source, and the results of reductions so far."""
 
     def __init__(
-        self, kernel: LoopKernel, nest: LoopNest, number: int, rows: int, columns: int, warps: int
-    ) -> None:
+        self, kernel: LoopKernel, nest: LoopNest, number: int,
+        rows: int, columns: int, warps: int, parts: int = 1,
+    ) -> None:  # fmt: skip
         self.kernel, self.nest, self.number = kernel, nest, number
         self.rows = 1 if nest.serial else rows
         self.columns = columns
         self.warps = 1 if nest.serial else warps
+        self.block = Block(self.rows, columns, parts)
         self.src = Source()
         self.a = TritonArith(self.src)
         self.params = _symbolic(kernel, nest)
@@ -202,18 +206,17 @@ class _NestWriter:
         lanes = f"tl.arange(0, {self.rows}).to(tl.{total.type})"
         point = self.a.put(f"{block} * {self.rows} + {lanes}", total.type)
         if self.nest.inner:
-            point = self.a.put(f"{point}[:, None]", total.type)
+            point = self.a.put(f"{point}{self.block.down}", total.type)
         mask = self.a.compare("<", point, total)
         outer = Scope(self._unflatten(point, self.nest.outer, 0), mask, self.reds)
         scans = any(s.over.startswith("scan") for s in self.nest.stores)
         for number, r in enumerate(self.nest.reduces):
-            block_shape = Block(self.rows, self.columns)
             if scans and number == len(self.nest.reduces) - 1:
-                self._scan(outer, number, block_shape)
+                self._scan(outer, number, self.block)
             elif r.kind.startswith("arg"):
-                self.reds.append(winner(self.a, r, block_shape, self._walk(outer), self.emit))
+                self.reds.append(winner(self.a, r, self.block, self._walk(outer), self.emit))
             else:
-                self.reds.append(reduce_rows(self.a, r, block_shape, self._walk(outer), self.emit))
+                self.reds.append(reduce_rows(self.a, r, self.block, self._walk(outer), self.emit))
         for store in self.nest.stores:
             if store.over == "outer":
                 self._store(store, outer)
@@ -291,7 +294,7 @@ class _NestWriter:
             yield self._inner_scope(outer, "j", total)
 
     def _inner_scope(self, outer: Scope, start: str, total: Val) -> Scope:
-        lanes = f"({start} + tl.arange(0, {self.columns}))[None, :].to(tl.{total.type})"
+        lanes = f"{self.block.lanes(start)}.to(tl.{total.type})"
         at = self.a.put(lanes, total.type)
         assert outer.mask is not None
         in_inner = self.a.compare("<", at, total)

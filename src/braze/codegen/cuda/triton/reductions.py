@@ -27,13 +27,40 @@ Walk = AbstractContextManager[Scope]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Outer points a program holds, and inner points a step."""
+    """Outer points a program holds, and inner points a step.
+
+    parts: the inner points lie along two axes, [parts, rows, columns / parts]. Triton lays warps
+    along the last axis first: where one warp fills that, each has a row to itself, and a reduction
+    needs no other's.
+    """
 
     rows: int
     columns: int
+    parts: int = 1
 
     def __str__(self) -> str:
-        return f"[{self.rows}, {self.columns}]"
+        if self.parts == 1:
+            return f"[{self.rows}, {self.columns}]"
+        return f"[{self.parts}, {self.rows}, {self.columns // self.parts}]"
+
+    @property
+    def down(self) -> str:
+        """How a value of each row is spread over the block."""
+        return "[:, None]" if self.parts == 1 else "[None, :, None]"
+
+    def lanes(self, start: str) -> str:
+        """The inner points of a step."""
+        if self.parts == 1:
+            return f"({start} + tl.arange(0, {self.columns}))[None, :]"
+        wide = self.columns // self.parts
+        first = f"{start} + tl.arange(0, {self.parts})[:, None, None] * {wide}"
+        return f"({first} + tl.arange(0, {wide})[None, None, :])"
+
+    def reduced(self, acc: str, function: str) -> str:
+        """One value a row."""
+        if self.parts == 1:
+            return f"tl.reduce({acc}, 1, {function})[:, None]"
+        return f"tl.reduce(tl.reduce({acc}, 0, {function}), 1, {function})[None, :, None]"
 
 
 def neutral(kind: str, dtype: DType) -> str:
@@ -69,7 +96,7 @@ def _filled(block: str, value: str, type_: str) -> str:
 
 
 def reduce_rows(a: TritonArith, r: Reduce, block: Block, walk: Walk, emit: Emitter) -> Val:
-    """The reduction of each row, [rows, 1]."""
+    """The reduction of each row."""
     dtype, type_ = r.expr.dtype, register_type(r.expr.dtype)
     start = neutral(r.kind, dtype)
     acc = a.source.fresh("acc")
@@ -79,8 +106,8 @@ def reduce_rows(a: TritonArith, r: Reduce, block: Block, walk: Walk, emit: Emitt
         a.source.line(f"{acc} = {combined(r.kind, dtype, acc, value.text)}")
     if dtype is BOOL:
         function = "any_of" if r.kind in ("sum", "max") else "all_of"
-        return a.put(f"tl.reduce({acc}.to(tl.int32), 1, {function})[:, None] != 0", type_)
-    result = f"tl.reduce({acc}, 1, {COMBINERS[r.kind]})[:, None]"
+        return a.put(f"{block.reduced(f'{acc}.to(tl.int32)', function)} != 0", type_)
+    result = block.reduced(acc, COMBINERS[r.kind])
     if dtype in (F16, BF16):
         result = f"({result}).to(tl.{dtype.name}).to(tl.float32)"
     return a.put(result, type_)
