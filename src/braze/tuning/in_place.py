@@ -18,7 +18,7 @@ from braze.tuning.timing_cache import TimingCache
 SLACK: Final = 1.3  # times the best alone: what is slower will not win among others either
 TRIALS: Final = 2  # a kernel
 LEAST_SHARE: Final = 0.01  # of the network's time: less is not seen in it
-KEEPS: Final = 0.99  # a trial's time by that of what was: above it is noise
+KEEPS: Final = 0.995  # a trial's time by that of what was: above it is noise
 
 Choice = Sequence[int]
 # the time of a network with the first choice by that with the second; None: cannot be told

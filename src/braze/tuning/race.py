@@ -15,7 +15,7 @@ from braze.runtime.context import ExecutionContext
 from braze.runtime.engine import Engine
 from braze.runtime.report import size_dims
 
-ROUNDS, BURST, UNCOUNTED = 6, 5, 2
+ROUNDS, BURST, UNCOUNTED = 10, 5, 2
 INFINITE: Final = float("inf")
 Load = Callable[[Plan], Engine]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +90,22 @@ def test_too_large_tensors_are_a_memory_error(stand_in: Timer) -> None:
     with pytest.raises(MemoryError):
         TimedElsewhere(stand_in, KERNEL, {"n": 5000})
     assert TimedElsewhere(stand_in, KERNEL, {"n": 1}).seconds(code("good"), 1.0) > 0
+
+
+def test_builds_side_by_side_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One waits while another times, not for ever, and not where there is no room for a lock."""
+    from braze.codegen.cuda import timer_process
+
+    with timer_process.turn(str(tmp_path)):
+        pass
+    (lock,) = tmp_path.iterdir()
+    monkeypatch.setattr(timer_process, "TURN_LIMIT_S", 0.3)
+    for held, least, most in ((True, 0.3, 5.0), (False, 0.0, 0.2)):
+        with lock.open("a") as other:
+            if held:
+                fcntl.flock(other, fcntl.LOCK_EX)
+            start = time.monotonic()
+            with timer_process.turn(str(tmp_path)):
+                assert least <= time.monotonic() - start <= most
+    with pytest.raises(OSError, match="mine"), timer_process.turn(str(tmp_path / "nowhere")):
+        raise OSError("mine")
