@@ -39,8 +39,9 @@ def test_nests(case: Case, rows: int, columns: int) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in cases() if reduces(c)], ids=lambda c: c.name)
-def test_a_warp_reduces_a_row(case: Case) -> None:
-    launches = nest_sources(case.kernel, 4, 128, 4, 4)
+@pytest.mark.parametrize("rows_first", [0, 1])
+def test_a_warp_reduces_a_row(case: Case, rows_first: int) -> None:
+    launches = nest_sources(case.kernel, 4, 128, 4, 4, rows_first)
     got, status = run(launches, case.inputs, case.kernel.outputs, case.env)
     assert status == 0
     for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):

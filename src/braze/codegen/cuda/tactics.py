@@ -187,7 +187,7 @@ def nest_tactics(kernel: LoopKernel, effort: Effort) -> tuple[Tactic, ...]:
 
 def nest_blocks(kernel: LoopKernel, parameters: Mapping[str, int]) -> list[tuple[int, ...]]:
     """The blocks of each nest by a tactic: what it says for the largest, for others a guess."""
-    names = ("rows", "columns", "warps", "parts")
+    names = ("rows", "columns", "warps", "parts", "rows_first")
     chosen = tuple(parameters[name] for name in names if name in parameters)
     largest = _largest(kernel)
     return [chosen if nest is largest else _shapes(nest)[0] for nest in kernel.nests]
@@ -204,7 +204,11 @@ def _rows_of_warps(nest: LoopNest) -> list[tuple[tuple[str, int], ...]]:
         return []
     if outer < 4 * MULTIPROCESSORS or not _inner_is_contiguous(nest):
         return []
-    return [(("rows", w), ("columns", whole), ("warps", w), ("parts", parts)) for w in (2, 4, 8)]
+    return [
+        (("rows", r), ("columns", whole), ("warps", w), ("parts", parts), ("rows_first", first))
+        for r, w in ((4, 4), (8, 4), (8, 8))
+        for first in (0, 1)  # versions of Triton differ in which of them gives warps the rows
+    ]
 
 
 def _largest(kernel: LoopKernel) -> LoopNest:

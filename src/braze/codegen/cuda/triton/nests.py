@@ -64,18 +64,18 @@ def storage_type(dtype: DType) -> str:
 
 
 def nest_sources(
-    kernel: LoopKernel, rows: int, columns: int, warps: int, parts: int = 1
+    kernel: LoopKernel, rows: int, columns: int, warps: int, *parts: int
 ) -> tuple[TritonSource, ...]:
     """The launches of `kernel`, in order, all with the same blocks."""
-    return sources_of_nests(kernel, [(rows, columns, warps, parts)] * len(kernel.nests))
+    return sources_of_nests(kernel, [(rows, columns, warps, *parts)] * len(kernel.nests))
 
 
 def sources_of_nests(
     kernel: LoopKernel, blocks: Sequence[tuple[int, ...]]
 ) -> tuple[TritonSource, ...]:
     """The launches of `kernel`, in order; of each nest the rows and columns of a program, powers
-    of two, its warps (those of nests that share a launch are the most of one), and the parts that
-    columns lie in, where there are any (see Block)."""
+    of two, its warps (those of nests that share a launch are the most of one), and where columns
+    lie in parts, their number and whether rows come first (see Block)."""
     found: list[TritonSource] = []
     for group in groups(kernel):
         warps = max(blocks[k][2] for k in group)
@@ -140,13 +140,13 @@ class _NestWriter:
 
     def __init__(
         self, kernel: LoopKernel, nest: LoopNest, number: int,
-        rows: int, columns: int, warps: int, parts: int = 1,
+        rows: int, columns: int, warps: int, parts: int = 1, rows_first: int = 0,
     ) -> None:  # fmt: skip
         self.kernel, self.nest, self.number = kernel, nest, number
         self.rows = 1 if nest.serial else rows
         self.columns = columns
         self.warps = 1 if nest.serial else warps
-        self.block = Block(self.rows, columns, parts)
+        self.block = Block(self.rows, columns, parts, bool(rows_first))
         self.src = Source()
         self.a = TritonArith(self.src)
         self.params = _symbolic(kernel, nest)
@@ -301,6 +301,8 @@ class _NestWriter:
         mask = self.a.both(outer.mask, in_inner)
         axes = {**outer.axes, **self._unflatten(at, self.nest.inner, len(self.nest.outer))}
         inner = frozenset(range(len(self.nest.outer), len(axes)))
+        if self.block.parts > 1:  # smaller loads lie in other registers, and would have to move
+            return Scope(axes, mask, self.reds, lane=at)
         parts = ((frozenset(outer.axes), outer.mask), (inner, in_inner))
         return Scope(axes, mask, self.reds, lane=at, parts=parts)
 

@@ -29,38 +29,45 @@ Walk = AbstractContextManager[Scope]
 class Block:
     """Outer points a program holds, and inner points a step.
 
-    parts: the inner points lie along two axes, [parts, rows, columns / parts]. Triton lays warps
-    along the last axis first: where one warp fills that, each has a row to itself, and a reduction
-    needs no other's.
+    parts: the inner points lie along two axes, so that the last one is as wide as what a warp loads
+    at once. Triton lays warps along that axis first and then along another, which is that of the
+    rows if it comes at the right place: then a warp has rows to itself, and its reductions need no
+    other's sums. rows_first: [rows, parts, columns / parts], not [parts, rows, columns / parts].
     """
 
     rows: int
     columns: int
     parts: int = 1
+    rows_first: bool = False
 
     def __str__(self) -> str:
         if self.parts == 1:
             return f"[{self.rows}, {self.columns}]"
-        return f"[{self.parts}, {self.rows}, {self.columns // self.parts}]"
+        outer = (self.rows, self.parts) if self.rows_first else (self.parts, self.rows)
+        return f"[{outer[0]}, {outer[1]}, {self.columns // self.parts}]"
 
     @property
     def down(self) -> str:
         """How a value of each row is spread over the block."""
-        return "[:, None]" if self.parts == 1 else "[None, :, None]"
+        if self.parts == 1:
+            return "[:, None]"
+        return "[:, None, None]" if self.rows_first else "[None, :, None]"
 
     def lanes(self, start: str) -> str:
         """The inner points of a step."""
         if self.parts == 1:
             return f"({start} + tl.arange(0, {self.columns}))[None, :]"
         wide = self.columns // self.parts
-        first = f"{start} + tl.arange(0, {self.parts})[:, None, None] * {wide}"
+        across = "[None, :, None]" if self.rows_first else "[:, None, None]"
+        first = f"{start} + tl.arange(0, {self.parts}){across} * {wide}"
         return f"({first} + tl.arange(0, {wide})[None, None, :])"
 
     def reduced(self, acc: str, function: str) -> str:
         """One value a row."""
         if self.parts == 1:
             return f"tl.reduce({acc}, 1, {function})[:, None]"
-        return f"tl.reduce(tl.reduce({acc}, 0, {function}), 1, {function})[None, :, None]"
+        axis = int(self.rows_first)
+        return f"tl.reduce(tl.reduce({acc}, {axis}, {function}), 1, {function}){self.down}"
 
 
 def neutral(kind: str, dtype: DType) -> str:
