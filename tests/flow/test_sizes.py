@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import braze
-from braze.core.errors import ShapeError
+from braze.core.errors import BrazeError, ProfileError, ShapeError
 from tests.flow.models import check, model
 
 X = np.array([1.0, -2.0, 3.0], np.float32)
@@ -179,3 +179,67 @@ m (bool c, int64 n, float[i] x, float[j] y) => (float[i] r, float[i] s) {
     for c, n in ((True, 0), (False, 1)):
         with pytest.raises(ShapeError):
             run(c, n, 3, 2)
+
+
+SQUEEZE = """
+m (float[b, t] x, bool c) => (float[b, 3] y) <float[3, 1] w = {1, 2, 3}, int64[1] a = {2}> {
+  u = Unsqueeze(x, a)
+  u_t = Transpose <perm = [0, 2, 1]> (u)
+  r = MatMul(w, u_t)
+  s = Shape(r)
+  i = Constant <value_int = 2> ()
+  n = Gather <axis = 0> (s, i)
+  one = Constant <value_int = 1> ()
+  k = Equal(n, one)
+  q = If (k) <
+    then_branch = f () => (float[b, 3] p) { p = Squeeze(r, a) },
+    else_branch = g () => (float[b, 3, t] p) { p = Identity(r) }
+  >
+  y = Add(q, q)
+}"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("level", [0, 3])
+def test_a_squeeze_where_there_is_one_element(target: str, level: int) -> None:
+    """Branches of two ranks: what follows is written for the first, which is taken for good."""
+    m = model(SQUEEZE, checked=False)
+    engine = braze.build(m, target=target, optimization_level=level)
+    for batch in (1, 4):
+        x = np.random.default_rng(batch).standard_normal((batch, 1)).astype(np.float32)
+        got = engine({"x": x, "c": np.array(True)})["y"]
+        np.testing.assert_allclose(got, 2 * x * np.float32([1, 2, 3]), rtol=1e-6)
+    with pytest.raises(ShapeError, match=r"taken for its rank: sizes t and 1 must be equal"):
+        engine({"x": np.zeros((2, 5), np.float32), "c": np.array(True)})
+
+
+def test_a_squeeze_in_a_branch_is_checked_where_it_runs() -> None:
+    """The sizes of one branch do not refuse a run of the other."""
+    inner = SQUEEZE[SQUEEZE.index("  u = ") : SQUEEZE.index("  y = Add")]
+    text = SQUEEZE.replace(
+        inner,
+        "  q = If (c) < then_branch = h () => (float[b, 3] q0) {"
+        + inner.replace("  q = If", "  q0 = If")
+        + "}, else_branch = j () => (float[b, 3] q1) { z = ReduceSum <keepdims = 1> (x, last)"
+        " wide = Transpose(w) q1 = Mul(z, wide) } >\n",
+    ).replace("a = {2}", "a = {2}, int64[1] last = {1}")
+    engine = braze.build(model(text, checked=False))
+    x = np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32)
+    want = 2 * x.sum(1, keepdims=True) * np.float32([1, 2, 3])
+    np.testing.assert_allclose(engine({"x": x, "c": np.array(False)})["y"], want, rtol=1e-5)
+    got = engine({"x": x[:, :1], "c": np.array(True)})["y"]
+    np.testing.assert_allclose(got, 2 * x[:, :1] * np.float32([1, 2, 3]), rtol=1e-6)
+    with pytest.raises(ShapeError, match="taken for its rank"):
+        engine({"x": x, "c": np.array(True)})
+
+
+def test_two_ranks_by_data_are_refused() -> None:
+    text = SQUEEZE.replace("q = If (k)", "q = If (c)")
+    with pytest.raises(BrazeError, match="which one is taken is known at run time only"):
+        braze.build(model(text, checked=False))
+
+
+def test_opt_shapes_for_which_the_other_branch_runs() -> None:
+    shapes = {"x": ((1, 1), (2, 4), (2, 8))}
+    with pytest.raises(ProfileError, match="taken for its rank"):
+        braze.build(model(SQUEEZE, checked=False), shapes=shapes)

@@ -15,10 +15,12 @@ from braze.frontend.onnx.loops import import_loop
 from braze.frontend.onnx.scan import import_scan
 from braze.frontend.onnx.scope import Bound, Listed
 from braze.frontend.onnx.sequences import SEQUENCES
+from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import ContentNeededError
 from braze.ops.flow.branch import If
 from braze.ops.move.shape import SizeTensor
+from braze.ops.pointwise.compare import Compare
 
 
 def import_if(site: Site) -> Sequence[Bound] | None:
@@ -52,6 +54,14 @@ def import_if(site: Site) -> Sequence[Bound] | None:
     if not all(body.runs for body in bodies):
         return None
     made = [body.values for body in bodies]
+    if any(a.type.rank != b.type.rank for a, b in zip(*made, strict=True)):
+        equal = _equal_sizes(site.builder, given)
+        if equal is not None:
+            # what exporters write for a Squeeze of an axis that may have one element: what follows
+            # is written for the one rank
+            site.builder.origins = (node.name,)
+            site.builder.unify(*equal, "If of which the first branch is taken for its rank")
+            return site.inline(graphs[0], (), f"{node.name}/", count)
     for name, a, b in zip(node.outputs, *made, strict=True):
         if a.dtype is not b.dtype or a.type.rank != b.type.rank:
             raise ContentNeededError(
@@ -61,6 +71,18 @@ def import_if(site: Site) -> Sequence[Bound] | None:
                 0,
             )
     return _either(site, bodies, made, given)
+
+
+def _equal_sizes(g: GraphBuilder, condition: Value) -> tuple[Dim, Dim] | None:
+    """The two sizes that a condition says to be equal; None for any other condition."""
+    node = g.producer.get(condition)
+    if node is None or node.op != Compare("eq"):
+        return None
+    sizes = [g.sizes(v) for v in node.inputs]
+    if any(found is None or found.size != 1 for found in sizes):
+        return None
+    a, b = (found.reshape(-1)[0] for found in sizes if found is not None)
+    return (a, b) if isinstance(a, (int, DimExpr)) and isinstance(b, (int, DimExpr)) else None
 
 
 def _either(
