@@ -296,6 +296,7 @@ NOT_GENERATED: Final[Mapping[str, str]] = {
     "Multinomial": "it jumps where a partial sum is the number drawn; tests/random",
     "RandomNormal": "numpy's logarithm and cosine end in other bits; tests/random",
     "RandomNormalLike": "numpy's logarithm and cosine end in other bits; tests/random",
+    "com.microsoft.DynamicQuantizeLSTM": "a state halfway between codes jumps; tests/contributed",
     "SimplifiedLayerNormalization": "RMSNormalization, by a name that the onnx package lacks",
 }
 

@@ -19,6 +19,7 @@ from braze.ops.product import attention, conv, conv_transpose, deform_conv, eins
 from braze.ops.quant import contributed as quantized
 from braze.ops.quant import (
     contributed_products,
+    dynamic_lstm,
     integer_import,
     linear_import,
     transformer,
@@ -245,6 +246,7 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "QLinearGlobalAveragePool"): quantized.import_qlinear_global_average_pool,
     ("com.microsoft", "QGemm"): contributed_products.import_qgemm,
     ("com.microsoft", "MatMulIntegerToFloat"): contributed_products.import_matmul_integer_to_float,
+    ("com.microsoft", "DynamicQuantizeLSTM"): dynamic_lstm.import_dynamic_quantize_lstm,
     ("com.microsoft", "DynamicQuantizeMatMul"): contributed_products.import_dynamic_quantize_matmul,
     ("com.microsoft", "MatMulNBits"): weights.import_matmul_nbits,
     ("com.microsoft", "GatherBlockQuantized"): weights.import_gather_block_quantized,

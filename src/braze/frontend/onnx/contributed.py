@@ -24,13 +24,17 @@ def _form(
     texts: str = "",
     lists: str = "",
     float_lists: str = "",
+    text_lists: str = "",
 ) -> Signature:
     """A node of `least` to `most` inputs, each of a type of its own: ops check types themselves.
 
     optional: inputs among the first `least` that may be left out by an empty name. The others name
-    attributes: of one int, float or string, and lists of ints and of floats.
+    attributes: of one int, float or string, and lists of these.
     """
-    kinds = {"INT": ints, "FLOAT": floats, "STRING": texts, "INTS": lists, "FLOATS": float_lists}
+    kinds = {
+        "INT": ints, "FLOAT": floats, "STRING": texts,
+        "INTS": lists, "FLOATS": float_lists, "STRINGS": text_lists,
+    }  # fmt: skip
     inputs = tuple((f"T{i}", i < least and i not in optional) for i in range(most))
     return Signature(
         attributes={name: kind for kind, names in kinds.items() for name in names.split()},
@@ -109,6 +113,17 @@ _MOST_CONCATENATED: Final = 3 * 1000
 # what ONNX Runtime's quantizers write
 QUANTIZED: Final[Mapping[str, Signature]] = {
     "DequantizeLinear": _form(2, 3, ints="axis block_size"),
+    "DynamicQuantizeLSTM": _form(
+        12,
+        12,
+        3,
+        (3, 4, 5, 6, 7, 9, 11),
+        ints="hidden_size input_forget",
+        floats="clip",
+        texts="direction",
+        text_lists="activations",
+        float_lists="activation_alpha activation_beta",
+    ),
     "DynamicQuantizeMatMul": _form(3, 5),
     "GatherBlockQuantized": _form(3, 4, ints="bits block_size gather_axis quantize_axis"),
     "MatMulIntegerToFloat": _form(4, 7),
