@@ -113,7 +113,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     # ------------------------------------------------------------------ loop nests
     "gather": Family("nest", {
         "Gather": v.gather, "GatherElements": v.gather_elements, "GatherND": v.gather_nd,
-        "NonZero": v.non_zero, "NonMaxSuppression": v.non_max_suppression,
+        "NonZero": v.non_zero, "NonMaxSuppression": v.non_max_suppression, "Unique": v.unique,
     }),
     "scatter": Family("nest", {
         "ScatterElements": v.scatter_elements, "ScatterND": v.scatter_nd,

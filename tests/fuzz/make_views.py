@@ -271,6 +271,15 @@ def non_max_suppression(s: Sketch, x: Ref) -> Ref:
     return s.add1("Gather", x, flat, axis=k)
 
 
+def unique(s: Sketch, x: Ref) -> Ref:
+    """What is different among some constants, as indices."""
+    k = fixed_axis(s, x)
+    values = [s.r.randrange(size(x, k)) for _ in range(6)]
+    given = s.constant("int64", (2, 3), values=values)
+    outputs = s.add("Unique", given, outputs=4, sorted=s.r.choice([0, 1]))
+    return s.add1("Gather", x, outputs[0], axis=k)
+
+
 def compress(s: Sketch, x: Ref) -> Ref:
     k = fixed_axis(s, x)
     mask = [s.r.random() < 0.6 for _ in range(size(x, k))]

@@ -9,7 +9,7 @@ from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
 from braze.ops.contributed import fused, group_query, multi_head, rotary
 from braze.ops.contributed import norms as contributed_norms
-from braze.ops.index import gather, places, scatter, slice_import, suppress, topk
+from braze.ops.index import gather, places, scatter, slice_import, suppress, topk, unique
 from braze.ops.ml import features, machines, trees_import
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.norm import normalization_import
@@ -201,6 +201,7 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "NonZero"): places.import_non_zero,
     ("", "NonMaxSuppression"): suppress.import_non_max_suppression,
     ("", "Compress"): places.import_compress,
+    ("", "Unique"): unique.import_unique,
     ("", "Einsum"): einsum.import_einsum,
     ("", "GridSample"): grid_sample.import_grid_sample,
     ("", "DeformConv"): deform_conv.import_deform_conv,

@@ -102,7 +102,13 @@ def _store(inputs: Types, output: TensorType, element: Expr) -> Nest:
 
 
 def find_places(g: GraphBuilder, condition: Value, hint: str) -> Value:
-    """The row-major positions where a tensor is not zero, of a size that the run gives."""
+    """The row-major positions where a tensor is not zero, of a size that the run gives.
+
+    Where the content is known, so is the size.
+    """
+    content = g.array(condition)
+    if content is not None:
+        return g.constant(np.flatnonzero(content).astype(np.int64), hint)
     n = dims.product(condition.shape)
     places, count = g.add(Places(), reshape(g, condition, (n,)))
     size = g.read_size(count, 0, 0, n, hint)
@@ -112,21 +118,13 @@ def find_places(g: GraphBuilder, condition: Value, hint: str) -> Value:
 def import_non_zero(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """NonZero: the index of every element that is not zero, along every axis."""
     x = n.need(0)
-    content = g.array(x)
-    if content is not None:
-        found = np.nonzero(content) if content.ndim else np.nonzero(content.reshape(1))
-        return (g.constant(np.stack(found).astype(np.int64), "non_zero"),)
     return (g.add1(Coordinates(x.shape or (1,)), find_places(g, x, _hint(n))),)
 
 
 def import_compress(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Compress: a Gather of the places where the condition holds."""
     x, condition = n.need(0), n.need(1)
-    content = g.array(condition)
-    if content is None:
-        picked = find_places(g, condition, _hint(n))
-    else:
-        picked = g.constant(np.flatnonzero(content).astype(np.int64), "compress")
+    picked = find_places(g, condition, _hint(n))
     given = n.attr("axis")
     if given is None:
         return (g.add1(Gather(0), reshape(g, x, (dims.product(x.shape),)), picked),)

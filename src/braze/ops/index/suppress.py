@@ -152,11 +152,6 @@ def import_non_max_suppression(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...
     given = [reshape(g, v, (1,)) for v in (overlap, least) if v is not None]
     centered = bool(n.attr("center_point_box", 0))
     table = g.add1(Suppress(most, centered), boxes, scores, *given)
-    found = g.array(table)
-    if found is not None:
-        batch, line, place = np.nonzero(found)
-        kept = np.stack([batch, line, found[batch, line, place] - 1], axis=1)
-        return (g.constant(kept.astype(np.int64), "kept"),)
     places = find_places(g, table, f"{n.name or n.op_type}_count")
     flat = reshape(g, table, (dims.product(table.shape),))
     return (g.add1(Kept(scores.shape[1], most), flat, places),)
