@@ -53,7 +53,10 @@ def data(kind: str, shape: tuple[int, ...], axis: int | None) -> Array:
 @pytest.mark.parametrize("is_sorted", [0, 1])
 @pytest.mark.parametrize(
     ("shape", "axis"),
-    [((3, 4), None), ((5, 2, 3), 0), ((3, 7), 1), ((2, 6, 2), -2), ((6,), 0), ((1,), None), ((0,), None)],
+    [
+        ((3, 4), None), ((5, 2, 3), 0), ((3, 7), 1), ((2, 6, 2), -2), ((6,), 0), ((1,), None),
+        ((0,), None),
+    ],
 )  # fmt: skip
 def test_as_numpy(shape: tuple[int, ...], axis: int | None, is_sorted: int, target: str) -> None:
     for kind in KINDS:
