@@ -12,6 +12,7 @@ from tests.fuzz.forcing import build
 from tests.fuzz.ways import Variant
 
 LEVELS = tuple(Variant(level) for level in range(4))
+REFERENCE = Variant(1, "reference")
 
 
 def right(case: Case, *ways: Variant) -> None:
@@ -233,3 +234,29 @@ def test_rows_of_a_gram_matrix_are_not_compared_with_a_row_alone() -> None:
         Step("MatMul", ("z", "t"), ("y",)),
     )
     right(Case(steps, {"x": drawn(1, "n", 1)}, ("y",), sizes={"n": (1, 1, 2)}), Variant(1))
+
+
+@pytest.mark.parametrize("odd", ["nan", "inf", "-inf", "1e30"])
+@pytest.mark.parametrize(
+    "op", ["GridSample", "volume", "nearest", "border", "RoiAlign", "DeformConv"]
+)
+def test_places_that_are_no_numbers(op: str, odd: str) -> None:
+    """The numpy reference looked up a pixel of number -2**63, or multiplied what is outside."""
+    fill = Fill("uniform", 0.1, 0.9, strewn=(odd,))
+    if op == "RoiAlign":
+        inputs = {"x": drawn(1, 2, 3, 4, 5), "p": Tensor("float32", (6, 4), fill, 2)}
+        index = {"i": Tensor("int64", (6,), Fill("integers", 0, 1), 3)}
+        steps = (Step("RoiAlign", ("x", "p", "i"), ("y",), {"sampling_ratio": 1}),)
+        return right(Case(steps, inputs, ("y",), index), *LEVELS[:2], REFERENCE)
+    if op == "DeformConv":
+        inputs = {"x": drawn(1, 2, 4, 7, 6), "o": Tensor("float32", (2, 8, 6, 5), fill, 2)}
+        steps = (Step("DeformConv", ("x", "w", "o"), ("y",)),)
+        case = Case(steps, inputs, ("y",), {"w": drawn(3, 3, 4, 2, 2)})
+        return right(case, *LEVELS[:2], REFERENCE)
+    sizes = (3, 4, 5) if op == "volume" else (4, 5)
+    grid = Tensor("float32", (2, *[6] * len(sizes), len(sizes)), fill, 2)
+    given = {"mode": "nearest"} if op == "nearest" else {}
+    given |= {"padding_mode": "border"} if op == "border" else {}
+    steps = (Step("GridSample", ("x", "p"), ("y",), given),)
+    return right(Case(steps, {"x": drawn(1, 2, 3, *sizes), "p": grid}, ("y",)),
+                 *LEVELS[:2], REFERENCE)  # fmt: skip

@@ -18,7 +18,7 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.pool.window import Window, import_window
 from braze.ops.product.conv import add_bias, check_weight
-from braze.ops.sample.grid_sample import bilinear_or_zero
+from braze.ops.sample.grid_sample import bilinear_or_zero, whole_numpy
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.precision import (
     compute_type,
@@ -133,10 +133,9 @@ def _bilinear(image: Array, rows: Array, columns: Array) -> Array:
         y, x = top + dy, left + dx
         weight = (1 - np.abs(rows - y)) * (1 - np.abs(columns - x))
         inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        yi = np.clip(y, 0, height - 1).astype(np.int64)
-        xi = np.clip(x, 0, width - 1).astype(np.int64)
-        # a pixel outside is 0 and no pixel times 0, which is NaN where it is infinite
-        out += np.where(inside, image[:, yi, xi], 0) * weight.astype(image.dtype)
+        pixel = image[:, whole_numpy(y, height), whole_numpy(x, width)]
+        # outside is 0, and no pixel or weight times 0, which is NaN where they are infinite or NaN
+        out += np.where(inside, pixel * weight.astype(image.dtype), 0)
     return out
 
 

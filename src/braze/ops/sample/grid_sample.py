@@ -80,7 +80,7 @@ class GridSample(Op):
                     inside &= (at >= 0) & (at < n)
                 elif self.padding == "reflection":
                     at = self._reflect_numpy(at, n)
-                index.append(np.clip(at, 0, n - 1).astype(np.int64))
+                index.append(whole_numpy(at, n))
             where = (first, *index)
             # 0, not 0 times whatever the nearest pixel holds: that may be infinite
             out += np.where(inside[..., None], moved[where], 0) * weight[..., None]
@@ -232,6 +232,12 @@ def whole(x: Expr, n: Dim) -> Expr:
     """A float position that is a whole number as an index in 0 .. n-1 (NaN gives 0)."""
     bounded = _between(x, const(0, x.dtype), cast(to_expr(n - 1), x.dtype))
     return clamp(cast(bounded, I64), n)
+
+
+def whole_numpy(x: Array, n: int) -> Array:
+    """`whole` of an array."""
+    bounded = np.clip(x, 0, n - 1)
+    return np.where(np.isnan(bounded), 0, bounded).astype(np.int64)
 
 
 def bilinear_or_zero(

@@ -18,7 +18,7 @@ from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.index.gather import require_index_type
 from braze.ops.lowering import Lowering, Nest
-from braze.ops.sample.grid_sample import whole
+from braze.ops.sample.grid_sample import whole, whole_numpy
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.precision import (
     compute_type,
@@ -72,13 +72,15 @@ class RoiAlign(Op):
             widen(array_of(inputs, 1)),
             array_of(inputs, 2),
         )
+        if (images < 0).any():
+            raise IndexError("RoiAlign counts images from the first")
         lines = []
         for low, bins, n in ((1, self.height, x.shape[2]), (0, self.width, x.shape[3])):
             p = self._positions(rois, low, bins).reshape(len(rois), -1)
             outside = (p < -1) | (p > n)
             p = np.clip(p, 0, n - 1)
-            first = np.minimum(np.floor(p).astype(np.int64), n - 1)
-            t = (p - first).astype(x.dtype)
+            first = whole_numpy(np.floor(p), n)
+            t = (p - np.floor(p)).astype(x.dtype)
             lines.append((outside, (first, np.minimum(first + 1, n - 1)), (1 - t, t)))
         (out_y, rows, wy), (out_x, columns, wx) = lines
         hidden = (out_y[:, :, None] | out_x[:, None, :])[:, None]
