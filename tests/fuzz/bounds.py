@@ -89,7 +89,8 @@ class Perturbed(Run):
         # whether what is hardly below the top stays there in this run
         self.stays = rng is not None and rng.random() < 0.5
         self.scales = any(getattr(n.op, "op", "") in ("mul", "div") for n in graph.nodes)
-        # whether attention whose keys are all masked gives 0 in this run, as one op does
+        self.infinite = False  # whether data holds infinities
+        # whether attention whose scores have overflowed gives 0 in this run, as one op does
         self.unmasks = rng is not None and rng.random() < 0.5
 
     def step(self, node: Node) -> None:
@@ -122,10 +123,12 @@ class Perturbed(Run):
             self.rough.update(node.outputs)
 
     def _unmask(self, node: Node) -> None:
-        """Rows of negative infinity that may be those of attention: 0 instead of NaN."""
+        """Rows of scores that have all overflowed below: attention as one op gives 0, not NaN. A
+        mask of infinities that may hide a row is never part of it."""
         assert isinstance(node.op, Softmax) and node.inputs[0] is not None
         x, v = self.values[node.inputs[0]], node.outputs[0]
-        if not node.op.log and any(isinstance(n.op, MatMul) for n in self.graph.nodes):
+        products = any(isinstance(n.op, MatMul) for n in self.graph.nodes)
+        if products and not node.op.log and not self.infinite:
             hidden = np.isneginf(x).all(node.op.axis, keepdims=True)
             self.values[v] = np.where(hidden, 0.0, self.values[v])
 
@@ -153,6 +156,11 @@ class Perturbed(Run):
             if dtype.bits < 64:
                 moved = moved.astype(stored(dtype.name)).astype(np.float64)
             return np.where(np.abs(moved) > top, np.copysign(np.inf, moved), moved)
+
+    def _enter(self, array: Array, dtype: DType) -> Array:
+        found = super()._enter(array, dtype)
+        self.infinite |= bool(dtype.is_float and np.isinf(found).any())
+        return found
 
     def _leave(self, value: Value) -> Array:
         a = super()._leave(value)

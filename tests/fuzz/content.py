@@ -183,6 +183,8 @@ def _outside(
     if not wrong or step.outputs[0] not in shapes:
         return None
     far = [*FAR, *(FAR_WIDE if t.dtype == "int64" and step.op not in ("TopK",) else ())]
+    if step.op == "ReverseSequence":  # a length below 1 is that of a row that stays
+        far = [v for v in far if v > 0]
     value = r.choice([*wrong, *wrong, *far])
     if t.values is not None:
         written = list(t.values)

@@ -257,6 +257,8 @@ MISSES = {
     "second user": "another user",
     "scores are an output": "graph output",
     "vector scale": None,
+    "infinite scale": None,
+    "divisor of zero": None,
 }
 
 
@@ -277,6 +279,10 @@ def test_near_misses(case: str) -> None:
         scores = g.op2("add", scores, g.random(3, 1, S, S))
     if case == "vector scale":
         scores = g.op2("mul", scores, g.random(S))
+    if case == "infinite scale":
+        scores = g.op2("mul", scores, np.inf)
+    if case == "divisor of zero":
+        scores = g.op2("div", scores, 0.0)
     p = g.add1(Softmax(2 if case == "other softmax axis" else 3), scores)
     y = g.add1(MatMul(), p, v)
     extra = {"second user": [g.op1("neg", p)] if case == "second user" else [],

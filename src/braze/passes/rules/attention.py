@@ -9,6 +9,7 @@ comes from NaN in q or k; the fused op shows it.)
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -45,7 +46,9 @@ def _is_plain(op: Softmax) -> bool:
 
 
 def _is_number(array: Array) -> bool:
-    return is_scalar(array) or bool(array.size == 1 and array.dtype == BF16.numpy)
+    """Whether a constant is a scale; one that makes NaN or infinities of terms is none."""
+    is_float = is_scalar(array) or bool(array.size == 1 and array.dtype == BF16.numpy)
+    return is_float and 0 < abs(float(array.reshape(-1)[0])) < math.inf
 
 
 def _is_zero(array: Array) -> bool:
@@ -101,7 +104,7 @@ def _scalar_factor(node: Node, g: Rewriter) -> tuple[Value, float] | None:
         return None
     for value, scale in ((x, y), (y, x)) if op == "mul" else ((x, y),):
         array = g.array(scale)
-        if array is not None and _is_number(array) and array.reshape(-1)[0] != 0:
+        if array is not None and _is_number(array):
             number = float(array.reshape(-1)[0])
             return value, number if op == "mul" else 1 / number
     return None
