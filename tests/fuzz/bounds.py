@@ -148,6 +148,8 @@ class Perturbed(Run):
         noise = self.rng.uniform(0.5, 2.0, a.shape) * self.rng.choice([-1.0, 1.0], a.shape)
         with np.errstate(all="ignore"):
             moved = a + noise * (unit * factor * np.abs(a) + tiny)
+            if self.rng.random() < 0.3:  # one use flushes, and another one does not
+                moved = np.where(np.abs(a) < tiny, np.copysign(0.0, a), moved)
             if self.stays or not computed:
                 moved = np.where(np.abs(a) <= top, np.clip(moved, -top, top), moved)
             if not computed:  # a zero that is given is one
