@@ -74,6 +74,23 @@ def test_events_and_the_device() -> None:
     assert cudart.cudaEventDestroy(start) == (SUCCESS,)
 
 
+def test_pools_and_names_of_types() -> None:
+    properties = cudart.cudaMemPoolProps()
+    properties.allocType = cudart.cudaMemAllocationType.cudaMemAllocationTypePinned
+    properties.location.type = cudart.cudaMemLocationType.cudaMemLocationTypeDevice
+    _, pool = cudart.cudaMemPoolCreate(properties)
+    threshold = cudart.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold
+    assert cudart.cudaMemPoolSetAttribute(pool, threshold, 0) == (SUCCESS,)
+    _, stream = cudart.cudaStreamCreate()
+    assert isinstance(stream, cudart.cudaStream_t)
+    err, memory = cudart.cudaMallocFromPoolAsync(64, pool, stream)
+    assert err == SUCCESS
+    assert cudart.cudaFreeAsync(memory, stream) == (SUCCESS,)
+    assert cudart.cudaMemPoolDestroy(pool) == (SUCCESS,)
+    assert nvrtc.nvrtcGetErrorString(0)[1] == b"NVRTC_SUCCESS"
+    assert isinstance(cudart.cudaEventCreate()[1], cudart.cudaEvent_t)
+
+
 def test_the_driver() -> None:
     assert driver.cuInit(0) == (driver.CUresult.CUDA_SUCCESS,)
     _, device = driver.cuDeviceGet(0)

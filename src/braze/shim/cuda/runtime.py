@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from braze.shim.cuda import calls
+from braze.shim.cuda import calls, pools
+from braze.shim.cuda.pools import (
+    cudaMemAllocationHandleType,
+    cudaMemAllocationType,
+    cudaMemLocation,
+    cudaMemLocationType,
+    cudaMemPoolAttr,
+    cudaMemPoolProps,
+)
 from braze.shim.cuda.types import (
     cudaDeviceAttr,
     cudaDeviceProp,
@@ -30,6 +38,14 @@ cudaHostAllocMapped: Final = 2
 cudaHostAllocWriteCombined: Final = 4
 cudaMemAttachGlobal: Final = 1
 cudaMemAttachHost: Final = 2
+
+
+class cudaStream_t(int):
+    """A stream."""
+
+
+class cudaEvent_t(int):
+    """An event."""
 
 
 def _told(call: Callable[..., Any], *arguments: Any, empty: Result = ()) -> Result:
@@ -122,19 +138,39 @@ def cudaMemGetInfo() -> Result:
     return _told(calls.mem_get_info)
 
 
+def cudaMemPoolCreate(poolProps: Any) -> Result:
+    """A pool."""
+    return _told(pools.create, poolProps)
+
+
+def cudaMemPoolSetAttribute(memPool: int, attr: int, value: Any) -> Result:
+    """Nothing is to be done."""
+    return (cudaError_t.cudaSuccess,)
+
+
+def cudaMemPoolDestroy(memPool: int) -> Result:
+    """Nothing is to be done."""
+    return (cudaError_t.cudaSuccess,)
+
+
+def cudaMallocFromPoolAsync(size: int, memPool: int, stream: int) -> Result:
+    """Memory of a pool."""
+    return _told(pools.malloc, size, memPool, stream, empty=(0,))
+
+
 def cudaStreamCreate() -> Result:
     """A new stream."""
-    return _told(calls.stream_create)
+    return _told(lambda: cudaStream_t(calls.stream_create()))
 
 
 def cudaStreamCreateWithFlags(flags: int) -> Result:
     """A new stream."""
-    return _told(calls.stream_create)
+    return _told(lambda: cudaStream_t(calls.stream_create()))
 
 
 def cudaStreamCreateWithPriority(flags: int, priority: int) -> Result:
     """A new stream."""
-    return _told(calls.stream_create)
+    return _told(lambda: cudaStream_t(calls.stream_create()))
 
 
 def cudaStreamDestroy(stream: int) -> Result:
@@ -164,12 +200,12 @@ def cudaStreamBeginCapture(stream: int, mode: int) -> Result:
 
 def cudaEventCreate() -> Result:
     """A new event."""
-    return _told(calls.event_create)
+    return _told(lambda: cudaEvent_t(calls.event_create()))
 
 
 def cudaEventCreateWithFlags(flags: int) -> Result:
     """A new event."""
-    return _told(calls.event_create)
+    return _told(lambda: cudaEvent_t(calls.event_create()))
 
 
 def cudaEventDestroy(event: int) -> Result:
@@ -274,6 +310,7 @@ __all__ = [
     "cudaEventQuery",
     "cudaEventRecord",
     "cudaEventSynchronize",
+    "cudaEvent_t",
     "cudaFree",
     "cudaFreeAsync",
     "cudaFreeHost",
@@ -292,11 +329,21 @@ __all__ = [
     "cudaHostUnregister",
     "cudaMalloc",
     "cudaMallocAsync",
+    "cudaMallocFromPoolAsync",
     "cudaMallocHost",
     "cudaMallocManaged",
+    "cudaMemAllocationHandleType",
+    "cudaMemAllocationType",
     "cudaMemAttachGlobal",
     "cudaMemAttachHost",
     "cudaMemGetInfo",
+    "cudaMemLocation",
+    "cudaMemLocationType",
+    "cudaMemPoolAttr",
+    "cudaMemPoolCreate",
+    "cudaMemPoolDestroy",
+    "cudaMemPoolProps",
+    "cudaMemPoolSetAttribute",
     "cudaMemcpy",
     "cudaMemcpyAsync",
     "cudaMemcpyKind",
@@ -317,4 +364,5 @@ __all__ = [
     "cudaStreamQuery",
     "cudaStreamSynchronize",
     "cudaStreamWaitEvent",
+    "cudaStream_t",
 ]
