@@ -51,7 +51,7 @@ class Calibrator(trt.IInt8EntropyCalibrator2):
 
     def write_calibration_cache(self, cache: Any) -> None:
         self.calls.append("write")
-        self.cache = bytes(cache)
+        self.cache = cache.tobytes()  # a memoryview, as TensorRT gives it
 
 
 def build(network: Any, calibrator: Any = None, int8: bool = True) -> Any:

@@ -126,6 +126,38 @@ def test_types_of_inputs_and_outputs_are_chosen() -> None:
     np.testing.assert_array_equal(outputs["y"], wanted)
 
 
+def test_attributes_of_nodes_are_read_by_the_class_of_their_layer() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv", pads=[1, 0, 0, 2], strides=[2, 1]),
+        helper.make_node("LeakyRelu", ["c"], ["l"], "leaky", alpha=0.25),
+        helper.make_node("MaxPool", ["l"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Transpose", ["p"], ["t"], "turn", perm=[0, 2, 3, 1]),
+        helper.make_node("Softmax", ["t"], ["s"], "soft", axis=-1),
+        helper.make_node("Sub", ["s", "s"], ["d"], "sub"),
+        helper.make_node("Sqrt", ["d"], ["y"], "root"),
+    ]
+    ends = [("x", 1, ["n", 3, 8, 8])], [("y", 1, None)]
+    network, _, log = parsed(model_of(nodes, *ends, [("w", W), ("b", B)]))
+    conv, leaky, pool, turn, soft, sub, root = (network[i] for i in range(7))
+    conv.__class__ = trt.IConvolutionLayer
+    assert tuple(conv.pre_padding) == (1, 0) and tuple(conv.post_padding) == (0, 2)
+    assert conv.num_output_maps == 4 and tuple(conv.stride_nd) == (2, 1) and conv.kernel.size == 108
+    leaky.__class__ = trt.IActivationLayer
+    assert leaky.type is trt.ActivationType.LEAKY_RELU and leaky.alpha == 0.25
+    pool.__class__ = trt.IPoolingLayer
+    assert pool.type is trt.PoolingType.MAX and tuple(pool.window_size_nd) == (2, 2)
+    turn.__class__ = trt.IShuffleLayer
+    assert list(turn.first_transpose) == [0, 2, 3, 1]
+    soft.__class__ = trt.ISoftMaxLayer
+    assert soft.axes == 1 << 3
+    sub.__class__, root.__class__ = trt.IElementWiseLayer, trt.IUnaryLayer
+    assert sub.op is trt.ElementWiseOperation.SUB and root.op is trt.UnaryOperation.SQRT
+    leaky.alpha = 0.5
+    assert leaky.alpha == 0.25 and "cannot be changed" in log.errors[-1]
+    own = {n for n in dir(leaky) if not hasattr(trt.ILayer, n)}
+    assert own == {"alpha", "beta"}  # what tools list of a layer
+
+
 def test_branches_capture_tensors() -> None:
     then = helper.make_graph(
         [helper.make_node("Add", ["x", "w"], ["t"])], "then", [],

@@ -90,7 +90,7 @@ def _calibrated(
             raise ConfigError("the calibrator gives no batches")
         made = quantize_model(proto, batches, options, table=given)
         write_table(made.table, path)
-        calibrator.write_calibration_cache(path.read_bytes())
+        calibrator.write_calibration_cache(memoryview(path.read_bytes()))
     return made
 
 

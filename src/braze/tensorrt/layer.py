@@ -16,6 +16,23 @@ if TYPE_CHECKING:
     from braze.tensorrt.network import INetworkDefinition
 
 
+# attributes of layers that are none of the API
+_INNER = frozenset(
+    [
+        "layer_type",
+        "word",
+        "outputs",
+        "shape_inputs",
+        "most_inputs",
+        "is_parsed",
+        "network",
+        "lower",
+        "roles",
+        "seen",
+    ]
+)
+
+
 class ILayer:
     """A layer of a network.
 
@@ -35,7 +52,7 @@ class ILayer:
     ) -> None:
         self.network = network
         self._type, self._most_inputs = self.layer_type, self.most_inputs
-        self._shape_inputs = self.shape_inputs
+        self._shape_inputs, self._parsed = self.shape_inputs, self.is_parsed
         self._inputs = list(inputs)
         self._values: dict[str, Any] = {}
         self._outputs: list[ITensor] = []
@@ -50,6 +67,10 @@ class ILayer:
     def lower(self, emit: Emitter) -> None:
         """Say the layer in ONNX: nodes by `emit.node`, results by `emit.give`."""
         raise NotImplementedError
+
+    def __dir__(self) -> list[str]:
+        """The names of the API alone: tools list what a layer has beside them."""
+        return [n for n in super().__dir__() if n not in _INNER and (n[0] != "_" or n[:2] == "__")]
 
     def seen(self) -> ILayer:
         """The layer as `INetworkDefinition.get_layer` gives it: a plain ILayer over the same data.

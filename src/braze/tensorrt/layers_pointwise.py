@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 A, U, E = ActivationType, UnaryOperation, ElementWiseOperation
 # those that ONNX has a node for, with what alpha and beta are called there
-_ACTIVATIONS: Final[dict[ActivationType, tuple[str, tuple[str, ...]]]] = {
+ACTIVATIONS: Final[dict[ActivationType, tuple[str, tuple[str, ...]]]] = {
     A.RELU: ("Relu", ()),
     A.SIGMOID: ("Sigmoid", ()),
     A.TANH: ("Tanh", ()),
@@ -33,14 +33,14 @@ _ACTIVATIONS: Final[dict[ActivationType, tuple[str, tuple[str, ...]]]] = {
     A.HARD_SIGMOID: ("HardSigmoid", ("alpha", "beta")),
     A.THRESHOLDED_RELU: ("ThresholdedRelu", ("alpha",)),
 }
-_UNARY: Final = {
+UNARY: Final = {
     U.EXP: "Exp", U.LOG: "Log", U.SQRT: "Sqrt", U.RECIP: "Reciprocal", U.ABS: "Abs", U.NEG: "Neg",
     U.SIN: "Sin", U.COS: "Cos", U.TAN: "Tan", U.SINH: "Sinh", U.COSH: "Cosh", U.ASIN: "Asin",
     U.ACOS: "Acos", U.ATAN: "Atan", U.ASINH: "Asinh", U.ACOSH: "Acosh", U.ATANH: "Atanh",
     U.CEIL: "Ceil", U.FLOOR: "Floor", U.ERF: "Erf", U.NOT: "Not", U.SIGN: "Sign", U.ROUND: "Round",
     U.ISINF: "IsInf", U.ISNAN: "IsNaN",
 }  # fmt: skip
-_PAIRS: Final = {
+PAIRS: Final = {
     E.SUM: "Add", E.PROD: "Mul", E.MAX: "Max", E.MIN: "Min", E.SUB: "Sub", E.DIV: "Div",
     E.POW: "Pow", E.AND: "And", E.OR: "Or", E.XOR: "Xor", E.EQUAL: "Equal", E.GREATER: "Greater",
     E.LESS: "Less",
@@ -58,8 +58,8 @@ class IActivationLayer(ILayer):
     def lower(self, emit: Emitter) -> None:
         """One node, or the formula."""
         x, kind = emit.input(), self.type
-        if kind in _ACTIVATIONS:
-            op, names = _ACTIVATIONS[kind]
+        if kind in ACTIVATIONS:
+            op, names = ACTIVATIONS[kind]
             given = dict(zip(names, (self.alpha, self.beta), strict=False))
             emit.give(0, emit.node(op, x, **given))
         else:
@@ -107,7 +107,7 @@ class IUnaryLayer(ILayer):
         x = emit.input()
         if self.op is U.NOT and emit.dtype(x) is not DataType.BOOL:
             raise emit.wrong(f"NOT takes BOOL, not {emit.dtype(x).name}")
-        emit.give(0, emit.node(_UNARY[self.op], x))
+        emit.give(0, emit.node(UNARY[self.op], x))
 
 
 class IElementWiseLayer(ILayer):
@@ -129,7 +129,7 @@ class IElementWiseLayer(ILayer):
         if self.op is E.FLOOR_DIV:
             emit.give(0, _floor_div(emit, a, b))
         else:
-            emit.give(0, emit.node(_PAIRS[self.op], a, b))
+            emit.give(0, emit.node(PAIRS[self.op], a, b))
 
 
 def _floor_div(emit: Emitter, a: str, b: str) -> str:

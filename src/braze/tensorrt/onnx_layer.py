@@ -12,6 +12,7 @@ from braze.frontend.onnx.records import NodeRecord, TensorRecord, Unreadable
 from braze.frontend.onnx.scope import Poison
 from braze.tensorrt.enums_layers import LayerType
 from braze.tensorrt.layer import ILayer
+from braze.tensorrt.onnx_attributes import attributes_of
 from braze.tensorrt.renaming import renamed
 from braze.tensorrt.tensor import ITensor
 from braze.tensorrt.weights import Weights
@@ -116,6 +117,13 @@ class OnnxLayer(ILayer):
         self._captured = {name: tensors[name] for name in captured if name in tensors}
         read = read_names(node)
         self._constants = {n: c for n, c in initializers.items() if n in read}
+
+    def complete(self) -> None:
+        """Read the attributes that depend on the rank of the first input, once that is known."""
+        first = self._inputs[0] if self._inputs else None
+        found = None if first is None else self.network._lowered().type_of(first)
+        rank = None if found is None else found.rank
+        self._values = attributes_of(self._node, self._constants, rank)
 
     def _read(self) -> list[ITensor | None]:
         return [*self._inputs, *self._captured.values()]

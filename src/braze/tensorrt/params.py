@@ -44,7 +44,14 @@ class Param(Generic[T]):
         return value
 
     def __set__(self, layer: ILayer, value: Any) -> None:
-        layer._values[self._name] = self._convert(value, f"{type(layer).__name__}.{self._name}")
+        converted = self._convert(value, f"{type(layer).__name__}.{self._name}")
+        if layer._parsed:
+            layer.network._complain(
+                f"layer {layer.name!r} is a node of a parsed model, whose {self._name.lstrip('_')} "
+                "cannot be changed; change the model"
+            )
+            return
+        layer._values[self._name] = converted
         layer.network._changed(layer)
 
 

@@ -61,6 +61,7 @@ def fill_network(
     network._changed(None)
     for layer in [x for x in network._layers if isinstance(x, OnnxLayer)]:
         failure = network._lowered().through(layer).failure
+        layer.complete()
         if failure is not None and not isinstance(failure, InputFailedError):
             errors.append(_error(layer, numbers[layer._number], failure, file))
     return errors, layers
