@@ -53,8 +53,13 @@ class BatchNorm(LayoutOp):
             require_float(t.dtype, f"{self.name} {what}")
             if t.rank != 1:
                 raise ShapeError(f"{self.name}: {what} has rank {t.rank}; it must be a vector")
-            ctx.unify(t.shape[0], channels, f"{self.name} {what}")
-        return (x,)
+            channels = ctx.unify(t.shape[0], channels, f"{self.name} {what}")
+        if x.rank == 1:
+            return (x,)
+        # as arithmetic with the vectors has it: a size that they know is known
+        shape = list(x.shape)
+        shape[self._axis(x.rank)] = channels
+        return (TensorType(x.dtype, tuple(shape)),)
 
     def _axis(self, rank: int) -> int:
         return channel_axis(self.layout, rank)
