@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from braze.cli.numbers import number
 from braze.core.config import LAYER_PRECISIONS, precision_text
 from braze.core.errors import ConfigError
 
@@ -23,6 +24,8 @@ def add_precision_arguments(group: argparse._ArgumentGroup | argparse.ArgumentPa
             help=argparse.SUPPRESS)  # fmt: skip
     add("--calib", metavar="FILE", help="ranges for --precision=int8: a calibration cache")
     add("--calibData", metavar="PATH", help="data for it: what `braze quantize --data` takes")
+    add("--precisionBudget", type=number(0, 1e6), metavar="E",
+        help="largest relative error of int8; layers stay float until it holds")  # fmt: skip
     add("--layerPrecisions", metavar="SPEC",
         help="types of single layers by name or pattern, e.g. conv1:fp32,head*:fp16")  # fmt: skip
     add("--precisionConstraints", choices=_CONSTRAINTS, default="obey",
@@ -38,8 +41,19 @@ def precision_keywords(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "precision": precision_text(names or "fp32"),
         "layer_precisions": layers,
-        "calibration": args.calib or args.calibData,
+        "calibration": _calibration(args),
     }
+
+
+def _calibration(args: argparse.Namespace) -> Any:
+    """The path of data or of a cache; with a budget, a recipe."""
+    if args.precisionBudget is None:
+        return args.calib or args.calibData
+    if not args.calibData:
+        raise ConfigError("--precisionBudget needs data to measure errors on; give --calibData")
+    from braze.quantization.recipe import Recipe  # other builds do without
+
+    return Recipe(args.calibData, budget=args.precisionBudget)
 
 
 def _layers(text: str | None) -> dict[str, str]:

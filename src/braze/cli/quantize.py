@@ -12,10 +12,11 @@ from braze.cli.options import check_written, file_name
 from braze.cli.progress import build_progress
 from braze.cli.report import section
 from braze.core.errors import ConfigError
-from braze.quantization.data import as_calibration
+from braze.quantization.data import Calibration, as_calibration
 from braze.quantization.flow import Quantized, quantize_model
 from braze.quantization.options import ACTIVATIONS, BIASES, FORMS, OPS, Options
 from braze.quantization.pictures import Pictures
+from braze.quantization.search import Found, search
 from braze.quantization.table import read_table, write_table
 from braze.quantization.thresholds import METHODS, Method
 
@@ -65,6 +66,8 @@ def _add_choices(group: argparse._ArgumentGroup) -> None:
     add("--dataProducts", action="store_true", help="also products of two tensors of data")
     add("--smooth", type=number(0, 1), metavar="ALPHA", help="SmoothQuant; 0.5 is usual")
     add("--equalize", action="store_true", help="cross-layer equalization of weights")
+    add("--precisionBudget", type=number(0, 1e6), metavar="E",
+        help="largest relative error of the outputs; layers stay float until it holds")  # fmt: skip
     add("--correctBias", action="store_true", help="take the mean error of weights off biases")
 
 
@@ -76,21 +79,45 @@ def run(args: argparse.Namespace) -> int:
                   [f for f in (args.model, args.calib) if f])  # fmt: skip
     start = time.perf_counter()
     data = None if args.data is None else as_calibration(_data(args), args.samples)
-    with build_progress() as progress:
-        quantized = quantize_model(
-            args.model,
-            data,
-            _options(args),
-            table=None if args.calib is None else read_table(args.calib),
-            threads=args.threads or available_threads(),
-            progress=progress,
-        )
+    if args.precisionBudget is not None and (data is None or args.calib):
+        raise ConfigError("--precisionBudget needs --data, and takes no ranges from --calib")
+    quantized, lines = _quantize(args, data)
     quantized.save(args.output)
     if args.saveCalib:
         write_table(quantized.table, args.saveCalib)
-    print("\n".join(report_lines(quantized, args.verbose)))
+    print("\n".join([*report_lines(quantized, args.verbose), *lines]))
     print(f"Wrote {args.output} in {time.perf_counter() - start:.1f} s")
     return 0
+
+
+def _quantize(args: argparse.Namespace, data: Calibration | None) -> tuple[Quantized, list[str]]:
+    """The model, and the lines of a search."""
+    threads = args.threads or available_threads()
+    with build_progress() as progress:
+        if args.precisionBudget is not None:
+            found = search(args.model, data, args.precisionBudget, _options(args),
+                           threads=threads, progress=progress)  # fmt: skip
+            return found.quantized, search_lines(found)
+        table = None if args.calib is None else read_table(args.calib)
+        made = quantize_model(
+            args.model, data, _options(args), table=table, threads=threads, progress=progress
+        )
+    return made, []
+
+
+def search_lines(found: Found) -> list[str]:
+    """A line for each layer that the search looked at, the worst first, and what it cost."""
+    lines = [section("Precision"), f"{'error':>9} {'ms':>8}  {'runs in':<8} layer"]
+    for x in sorted(found.layers, key=lambda layer: -layer.error):
+        time_ms = "" if x.time_ms is None else f"{x.time_ms:.3f}"
+        lines.append(f"{x.error:>9.1e} {time_ms:>8}  {x.runs:<8} {x.op} {x.name}")
+    return [
+        *lines,
+        f"Error {found.error:.2e} within {found.bound:g} ({found.all_error:.2e} with all layers "
+        f"quantized); {len(found.kept)} of {len(found.layers)} layers stay float",
+        f"One run takes {found.time_ms:.2f} ms, {found.float_time_ms:.2f} ms in float32 "
+        f"(tactics by estimate); {found.builds} models were built",
+    ]
 
 
 def report_lines(quantized: Quantized, every: bool) -> list[str]:

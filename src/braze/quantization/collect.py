@@ -17,6 +17,7 @@ from braze.frontend.onnx.importer import import_network
 from braze.quantization.data import Calibration, Feed, inputs_of
 from braze.quantization.histogram import Histogram
 from braze.quantization.network import with_outputs
+from braze.runtime.engine import Engine
 
 Array = np.ndarray[Any, Any]
 LEVEL: Final = 1  # fused, built without measuring: quick to build and to run
@@ -27,7 +28,7 @@ class Runner:
     """A network that gives tensors of its inside too, run by an engine of braze."""
 
     model: onnx.ModelProto
-    engine: Any
+    engine: Engine
     names: frozenset[str]
 
     def __call__(self, feed: Feed) -> dict[str, Array]:
@@ -42,12 +43,23 @@ def make_runner(
     """Build an engine for this machine whose outputs are `names` (and the model's own)."""
     known = {i.name for i in inputs_of(model)} | {o.name for o in model.graph.output}
     watched = with_outputs(model, [n for n in dict.fromkeys(names) if n not in known])
+    return Runner(model, make_engine(watched, threads, trace=trace), frozenset(names))
+
+
+def make_engine(
+    model: onnx.ModelProto,
+    threads: int,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    level: int = LEVEL,
+    trace: Trace | None = None,
+) -> Engine:
+    """An engine for this machine, built without measuring."""
     trace = trace or Trace()
     backend = find_backend("cpu", threads)
-    imported = import_network(watched, trace=trace)
-    config = BuildConfig(optimization_level=LEVEL)
+    imported = import_network(model, shapes=shapes, trace=trace)
+    config = BuildConfig(optimization_level=level)
     plan = build_plan(imported.graph, imported.profiles, config, backend, trace)
-    return Runner(model, backend.load(plan), frozenset(names))
+    return backend.load(plan)
 
 
 def collect(

@@ -72,20 +72,15 @@ def quantize_model(
     nothing can be quantized, and what `braze.build` raises of the float model.
     """
     options = options or Options()
-    opset = FLOAT8_OPSET if options.form == "fp8" else CHANNELS_OPSET
-    net = Network(loaded(model), opset)
-    feeds = None if data is None else _repeatable(as_calibration(data), options)
+    feeds = None if data is None else as_calibration(data)
+    if feeds is not None and options.smooth is not None:
+        feeds = repeatable(feeds)
     if feeds is None and (table is None or options.smooth is not None or options.correct_bias):
         raise ConfigError(
             "quantization needs data to calibrate with, or ranges from a calibration cache where "
             "neither smooth nor correct_bias is asked for"
         )
-    notes = []
-    if options.equalize:
-        notes.append(f"{equalize(net, _layers(net, options))} pairs of layers equalized")
-        net.reindex()
-    if options.smooth is not None and feeds is not None:
-        notes.append(_smooth(net, options, feeds, threads, progress))
+    net, notes = transformed(model, feeds, options, threads, progress)
     placement = place(net, options)
     if not placement.reads:
         reasons = sorted(set(placement.kept.values())) or ["it has no product with a constant"]
@@ -94,7 +89,7 @@ def quantize_model(
     if feeds is not None:
         found, count = _calibrate(net, options, placement, feeds, threads, progress, notes)
         ranges = found | ranges
-    grids = _grids(placement, ranges, options)
+    grids = grids_of(placement, ranges, options)
     writer = Writer(net, options, place(net, options), grids)
     writer.write()
     onnx.checker.check_model(net.model)
@@ -118,12 +113,30 @@ def loaded(model: Any) -> onnx.ModelProto:
         raise ModelError(f"{str(model)[:200]} cannot be read as an ONNX model: {e}") from e
 
 
-def _repeatable(calibration: Calibration, options: Options) -> Calibration:
-    """Data that can be gone through as often as it is needed; a generator is kept."""
+def repeatable(calibration: Calibration) -> Calibration:
+    """Data that can be gone through as often as it is needed; what a generator gives is kept."""
     data = calibration.data
-    if options.smooth is not None and hasattr(data, "__next__"):
+    if hasattr(data, "__next__"):
         return Calibration(list(islice(data, calibration.most or None)))
     return calibration
+
+
+def transformed(
+    model: Any,
+    feeds: Calibration | None,
+    options: Options,
+    threads: int,
+    progress: Progress | None,
+) -> tuple[Network, list[str]]:
+    """The float network as it is quantized, equalized and smoothed where that is asked for."""
+    opset = FLOAT8_OPSET if options.form == "fp8" else CHANNELS_OPSET
+    net, notes = Network(loaded(model), opset), []
+    if options.equalize:
+        notes.append(f"{equalize(net, _layers(net, options))} pairs of layers equalized")
+        net.reindex()
+    if options.smooth is not None and feeds is not None:
+        notes.append(_smooth(net, options, feeds, threads, progress))
+    return net, notes
 
 
 def _layers(net: Network, options: Options) -> list[Layer]:
@@ -178,7 +191,9 @@ def _calibrate(
     return ranges, count
 
 
-def _grids(placement: Placement, ranges: Mapping[str, Range], options: Options) -> dict[str, Grid]:
+def grids_of(
+    placement: Placement, ranges: Mapping[str, Range], options: Options
+) -> dict[str, Grid]:
     """A grid for each group of tensors that share one: it covers all of them."""
     missing = [name for name in placement.reads if name not in ranges]
     if missing:

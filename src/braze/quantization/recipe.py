@@ -16,6 +16,7 @@ from braze.core.words import worded
 from braze.quantization.data import ARRAYS
 from braze.quantization.flow import loaded, quantize_model
 from braze.quantization.options import Options
+from braze.quantization.search import search
 from braze.quantization.table import read_table
 
 # ops that only quantized models have
@@ -28,12 +29,14 @@ _QUANTIZED: Final = (
 class Recipe:
     """How a build quantizes: data or the path of a calibration cache, or both, and the options.
 
-    `options.form` is overruled by the precision of the build.
+    `options.form` is overruled by the precision of the build. budget: the largest error of the
+    outputs (`search.py`); layers stay float until it holds. It needs data, and no cache.
     """
 
     data: Any = None
     options: Options = field(default_factory=Options)
     cache: str | os.PathLike[str] | None = None
+    budget: float | None = None
 
 
 def quantized_for_build(
@@ -96,6 +99,8 @@ def _quantized(
     kept = tuple(pattern for pattern, _ in config.layer_precisions)
     options = replace(recipe.options, form=form, exclude=(*recipe.options.exclude, *kept))
     with trace.stage("quantize"):
+        if recipe.budget is not None:
+            return _searched(model, options, recipe, threads, trace)
         done = quantize_model(
             model,
             recipe.data,
@@ -109,3 +114,22 @@ def _quantized(
     for note in done.notes:
         trace.decide("note", text=note)
     return done.model
+
+
+def _searched(
+    model: onnx.ModelProto, options: Options, recipe: Recipe, threads: int, trace: Trace
+) -> onnx.ModelProto:
+    """Quantized as far as the budget allows; the record has each layer's own error."""
+    if recipe.data is None or recipe.budget is None:
+        raise ConfigError("a precision budget needs data to measure errors on, not only ranges")
+    found = search(
+        model, recipe.data, recipe.budget, options, threads=threads, progress=trace.progress
+    )
+    for x in found.layers:
+        why = f"asked; alone it makes an error of {x.error:.1e}"
+        if x.runs == "float32":
+            why = f"kept for accuracy: alone it would make an error of {x.error:.1e}"
+        trace.decide("precision", at=x.name, runs=x.runs, why=why)
+    text = f"quantized with an error of {found.error:.1e}, within {found.bound:g}"
+    trace.decide("note", text=text)
+    return found.quantized.model
