@@ -17,6 +17,7 @@ _KERNELS: Final = "for kernels or libraries of NVIDIA; braze chooses among its o
 _DLA: Final = "there is no DLA"
 _PLUGIN: Final = "plugins are derived, registered and asked for types and shapes, but do not run"
 _MEMORY: Final = "braze allocates by itself"
+_TOLD: Final = "selectors hear of the name of a kernel and its tactic alone"
 _CALIBRATION: Final = "calibration is before fusion always"
 _HOST: Final = "the host code of an engine is part of braze"
 
@@ -34,7 +35,7 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("BuilderFlag.EXCLUDE_LEAN_RUNTIME", ACCEPTED, _HOST),
     ("BuilderFlag.VERSION_COMPATIBLE", ACCEPTED, _HOST),
     ("BuilderFlag.MONITOR_MEMORY", ACCEPTED, "nothing is told of memory while a build runs"),
-    ("BuilderFlag.REJECT_EMPTY_ALGORITHMS", ACCEPTED, "algorithm selectors are not asked"),
+    ("BuilderFlag.REJECT_EMPTY_ALGORITHMS", ACCEPTED, "tactics that do not run are never offered"),
     ("BuilderFlag.SAFETY_SCOPE", ACCEPTED, "there is no safety runtime"),
     ("BuilderFlag.SPARSE_WEIGHTS", ACCEPTED, "weights are taken as dense"),
     ("BuilderFlag.STRICT_NANS", ACCEPTED, "NaN and infinities are kept always"),
@@ -42,7 +43,6 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("BuilderFlag.WEIGHTLESS", ACCEPTED, "engines hold their weights"),
     ("IBuilderConfig.avg_timing_iterations", ACCEPTED, "measurement decides how often it repeats"),
     ("IBuilderConfig.DLA_core", ACCEPTED, _DLA),
-    ("IBuilderConfig.algorithm_selector", ACCEPTED, "it is kept and not asked"),
     ("IBuilderConfig.hardware_compatibility_level", ACCEPTED, "recorded in the engine"),
     ("IBuilderConfig.l2_limit_for_tiling", ACCEPTED, _KERNELS),
     ("IBuilderConfig.max_aux_streams", ACCEPTED, "contexts choose their streams"),
@@ -71,7 +71,12 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("RuntimePlatform.WINDOWS_AMD64", REFUSED, "engines are for the platform they are built on"),
     ("NetworkDefinitionCreationFlag.PREFER*", ACCEPTED, _PLUGIN),
     ("OnnxParserFlag*", ACCEPTED, "no flag changes what is parsed"),
-    ("IAlgorithm*", ACCEPTED, "selectors are kept and not asked"),
+    ("IAlgorithm.timing_msec", ACCEPTED, _TOLD),
+    ("IAlgorithm.workspace_size", ACCEPTED, _TOLD),
+    ("IAlgorithm.get_algorithm_io_info", ACCEPTED, _TOLD),
+    ("IAlgorithmContext.num_*", ACCEPTED, _TOLD),
+    ("IAlgorithmContext.get_shape", ACCEPTED, _TOLD),
+    ("IAlgorithmIOInfo*", ACCEPTED, _TOLD),
     ("TensorFormat.LINEAR", "", ""),
     ("TensorFormat.*", REFUSED, "inputs and outputs are linear; allow LINEAR among the formats"),
     # --- plugins ---

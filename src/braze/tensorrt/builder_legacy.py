@@ -47,7 +47,7 @@ class LegacyBuilder:
 
     def _reset_legacy(self) -> None:
         self._config = IBuilderConfig()
-        self._batch = 1
+        self._batch, self._batch_was_set = 1, False
 
     @property
     def max_batch_size(self) -> int:
@@ -57,7 +57,7 @@ class LegacyBuilder:
     @max_batch_size.setter
     def max_batch_size(self, value: int) -> None:
         warn_deprecated("Builder.max_batch_size", "8.4", "shapes with a batch axis")
-        self._batch = whole(value, "max_batch_size")
+        self._batch, self._batch_was_set = whole(value, "max_batch_size"), True
 
     @property
     def max_workspace_size(self) -> int:

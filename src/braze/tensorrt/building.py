@@ -27,6 +27,7 @@ from braze.tensorrt.model import NamedModel, to_model
 from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.rebuild import refit_part
 from braze.tensorrt.record import KEY, EngineRecord, Triple
+from braze.tensorrt.selection import report
 from braze.tensorrt.weights import IHostMemory
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
             listener.end()
     if config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS) and len(cache or ()) > known:
         raise ConfigError("tactics had to be measured that the timing cache does not have")
+    if config.algorithm_selector is not None:
+        report(config.algorithm_selector, plan.record["decisions"])
     about = describe(network, config, model, options)
     refits = {f for f in _REFITS if config.get_flag(f)}
     if refits:
@@ -107,6 +110,8 @@ def profile_shapes(
     network: INetworkDefinition, config: IBuilderConfig
 ) -> list[dict[str, Triple]] | None:
     """Shapes of the inputs, a mapping a profile; None where all are known."""
+    if network.has_implicit_batch_dimension:
+        return [_batched(network)]
     profiles = config._profiles
     dynamic = [t for t in network._inputs if any(d < 0 for d in t._declared_shape)]
     if dynamic and not profiles:
@@ -129,6 +134,15 @@ def profile_shapes(
                 named[tensor.name] = (tuple(tensor._declared_shape),) * 3
         result.append(named)
     return result or None
+
+
+def _batched(network: INetworkDefinition) -> dict[str, Triple]:
+    """Shapes with the batch axis that those of an old network do not have."""
+    most = network.builder.max_batch_size
+    return {
+        t.name: ((1, *t._declared_shape), (most, *t._declared_shape), (most, *t._declared_shape))
+        for t in network._inputs
+    }
 
 
 def _obeys(config: IBuilderConfig) -> bool:
@@ -157,6 +171,8 @@ def describe(
         tactic_sources=config.get_tactic_sources(),
         profile_sharing=config.get_preview_feature(PreviewFeature.PROFILE_SHARING_0806),
         metadata={x.name: x.metadata for x in network._layers if x.metadata},
+        implicit_batch=network.has_implicit_batch_dimension,
+        max_batch_size=network.builder.max_batch_size,
         debug=model.debug,
         unfused_debug=network._unfused_debug,
         options=options,

@@ -47,6 +47,11 @@ class Emitter:
 
     # ---- what there is ------------------------------------------------------------------
 
+    @property
+    def batch(self) -> int:
+        """How many axes in front shapes and axes of the network leave out: 1 of old networks."""
+        return int(self.lowering.network.has_implicit_batch_dimension)
+
     def has(self, index: int) -> bool:
         """Whether the layer has an input."""
         return self.layer.get_input(index) is not None

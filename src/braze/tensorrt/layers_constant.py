@@ -34,7 +34,7 @@ class IConstantLayer(ILayer):
 
     def lower(self, emit: Emitter) -> None:
         """A constant."""
-        emit.give(0, emit.weights(self.weights, list(self.shape)))
+        emit.give(0, emit.weights(self.weights, [1] * emit.batch + list(self.shape)))
 
 
 def _fill_number(value: Any, what: str) -> float | int:

@@ -40,7 +40,7 @@ class IGatherLayer(ILayer):
             emit.give(0, emit.node("GatherND", x, where, batch_dims=shared))
             return
         rank = emit.rank(x)
-        axis = self.axis + rank if self.axis < 0 else self.axis
+        axis = self.axis + rank if self.axis < 0 else self.axis + emit.batch
         if not 0 <= axis < rank:
             raise emit.misfit(f"axis {self.axis} is not there: the input has {rank}")
         if self.mode is GatherMode.ELEMENT:

@@ -73,14 +73,18 @@ class IShuffleLayer(ILayer):
             target = emit.cast(emit.input(1), DataType.INT64)
             made = emit.node("Reshape", made, target, allowzero=zero)
         elif self._dims is not None:
-            made = emit.node("Reshape", made, emit.ints(self._dims), allowzero=zero)
+            if emit.batch and zero is not None:
+                raise emit.wrong("a size of 0 needs an explicit batch")
+            sizes = [*[0] * emit.batch, *self._dims]
+            made = emit.node("Reshape", made, emit.ints(sizes), allowzero=zero)
         emit.give(0, self._transposed(emit, made, self._second))
 
     def _transposed(self, emit: Emitter, x: str, axes: Permutation | None) -> str:
         rank = emit.rank(x)
         if axes is None:
             return x
-        kept = list(axes)[:rank]
+        first, own = emit.batch, rank - emit.batch
+        kept = [*range(first), *(i + first for i in list(axes)[:own])]
         if sorted(kept) != list(range(rank)):
             raise emit.misfit(f"{kept} is no order of the {rank} axes")
         return emit.transpose(x, kept)
@@ -107,7 +111,8 @@ class IConcatenationLayer(ILayer):
         """One node."""
         parts = emit.alike(*(emit.input(i) for i in range(self.num_inputs)))
         rank = emit.rank(parts[0])
-        axis = self._axis if self._axis >= 0 else max(0, rank - 3)
+        own = rank - emit.batch
+        axis = emit.batch + (self._axis if self._axis >= 0 else max(0, own - 3))
         if axis >= rank or any(emit.rank(p) != rank for p in parts):
             ranks = ", ".join(str(emit.rank(p)) for p in parts)
             raise emit.misfit(f"inputs of {ranks} axes cannot be joined along axis {axis}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def axes_of(emit: Emitter, mask: int, rank: int) -> list[int]:
     """The axes whose bits are set; raises for axes that are not there."""
+    mask <<= emit.batch
     if mask < 0 or mask >> rank:
         raise emit.misfit(f"axes {mask:#b} are set but the input has {rank}")
     return [i for i in range(rank) if mask >> i & 1]
@@ -49,7 +50,7 @@ class IScaleLayer(ILayer):
         emit.give(0, made)
 
     def _shape(self, emit: Emitter, x: str) -> list[int]:
-        shape, axis = emit.type(x).shape, self.channel_axis
+        shape, axis = emit.type(x).shape, 1 if emit.batch else self.channel_axis
         if self.mode is ScaleMode.UNIFORM:
             return [1]
         if not 0 <= axis < len(shape):
@@ -98,7 +99,7 @@ class ISoftMaxLayer(ILayer):
         """One node."""
         x = emit.input()
         rank = emit.rank(x)
-        axes = axes_of(emit, self._axes or 1 << max(0, rank - 3), rank)
+        axes = axes_of(emit, self._axes or 1 << max(0, rank - emit.batch - 3), rank)
         if len(axes) != 1:
             raise emit.misfit(f"softmax is along one axis, but {len(axes)} are set")
         emit.give(0, emit.node("Softmax", x, axis=axes[0]))

@@ -93,8 +93,8 @@ class IResizeLayer(ILayer):
             target = emit.cast(emit.input(1), DataType.INT64)
         elif self._shape is not None:
             target = self._target(emit, x, rank)
-        elif len(self.scales) == rank:
-            factors = emit.constant(np.array(self.scales, np.float32))
+        elif len(self.scales) == rank - emit.batch:
+            factors = emit.constant(np.array([1.0] * emit.batch + self.scales, np.float32))
         else:
             raise emit.misfit(f"give a shape or {rank} scales")
         places = _PLACES[self.coordinate_transformation]
@@ -116,7 +116,7 @@ class IResizeLayer(ILayer):
 
     def _target(self, emit: Emitter, x: str, rank: int) -> str:
         """The sizes; those of -1 are the input's."""
-        wanted = list(self.shape)
+        wanted = [-1] * emit.batch + list(self.shape)
         if len(wanted) != rank:
             raise emit.misfit(f"its shape has {len(wanted)} sizes but the input {rank} axes")
         if min(wanted) >= 0:

@@ -51,7 +51,8 @@ class ISliceLayer(ILayer):
 
     def _axes(self, emit: Emitter, rank: int) -> list[int]:
         given = emit.numbers(emit.input(5), "its axes") if emit.has(5) else list(self.axes)
-        axes = [a + rank if a < 0 else a for a in given] or list(range(rank))
+        first = emit.batch
+        axes = [a + rank if a < 0 else a + first for a in given] or list(range(first, rank))
         if any(not 0 <= a < rank for a in axes):
             raise emit.misfit(f"axes {axes} are not all in 0..{rank - 1}")
         return axes

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from braze.tensorrt.tensor import ITensor
 
 OPSET = 24  # of what layers are said in
+BATCH = "implicit_batch"  # the size of the axis that shapes of old networks do not have
 
 
 class Lowering:
@@ -47,6 +48,7 @@ class Lowering:
         self, network: INetworkDefinition, shapes: Shapes | None = None, obey: bool = False
     ) -> None:
         self.network, self.obey = network, obey
+        self.batched = network.has_implicit_batch_dimension
         self.initializers: dict[str, TensorRecord | Unreadable] = {}
         self.origins: dict[str, Weights] = {}
         self.said: dict[int, Said] = {}
@@ -161,9 +163,11 @@ class Lowering:
 def declared(tensor: ITensor) -> ValueRecord:
     """A network input as a model declares it."""
     names = tensor._axis_names
-    shape = tuple(
+    shape: tuple[int | str | None, ...] = tuple(
         (names.get(i) or None) if d < 0 else d for i, d in enumerate(tensor._declared_shape)
     )
+    if tensor._network.has_implicit_batch_dimension:
+        shape = (BATCH, *shape)
     return ValueRecord(tensor.name, core_type(tensor.dtype), shape)
 
 

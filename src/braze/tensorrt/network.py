@@ -106,8 +106,11 @@ class INetworkDefinition(
 
     @property
     def has_implicit_batch_dimension(self) -> bool:
-        """False: shapes have their batch axis."""
-        return False
+        """Whether shapes have no batch axis: of scripts of release 7, which set the largest batch
+        at the builder and do not ask for EXPLICIT_BATCH.
+        """
+        explicit = self.get_flag(NetworkDefinitionCreationFlag.EXPLICIT_BATCH)
+        return not explicit and self._opsets is None and self._builder._batch_was_set
 
     @property
     def has_explicit_precision(self) -> bool:
@@ -183,16 +186,18 @@ class INetworkDefinition(
             self._lowering = None
 
     def _lowered(self) -> Lowering:
-        if self._lowering is None:
-            self._lowering = Lowering(self)
-        return self._lowering
+        known = self._lowering
+        if known is None or known.batched != self.has_implicit_batch_dimension:
+            self._lowering = known = Lowering(self)
+        return known
 
     def _shape_of(self, tensor: ITensor) -> Dims:
         found = self._lowered().type_of(tensor)
         if found is None:
             self._tell_failure(tensor)
             raise ValueError(f"tensor {tensor.name!r} has no shape: its layer is not valid")
-        return Dims(known_sizes(found.shape))
+        sizes = known_sizes(found.shape)
+        return Dims(sizes[1:] if self.has_implicit_batch_dimension else sizes)
 
     def _dtype_of(self, tensor: ITensor) -> DataType:
         found = self._lowered().type_of(tensor)
