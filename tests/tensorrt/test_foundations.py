@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pkgutil
 import re
 import subprocess
 import sys
@@ -136,3 +137,8 @@ def test_the_compiler_is_not_imported_before_it_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_no_module_of_the_package_takes_a_name_of_the_api() -> None:
+    modules = {m.name for m in pkgutil.iter_modules(trt.__path__)}
+    assert not modules & set(trt.__all__)

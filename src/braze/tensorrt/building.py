@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from braze.api import compile as compile_model
 from braze.core.errors import BrazeError, ConfigError, ProfileError
 from braze.engine.write import to_bytes
+from braze.tensorrt.calibration import quantized, wants_int8
 from braze.tensorrt.config import IBuilderConfig
 from braze.tensorrt.enums_build import (
     BuilderFlag,
@@ -20,7 +21,6 @@ from braze.tensorrt.enums_build import (
     RuntimePlatform,
 )
 from braze.tensorrt.enums_runtime import TensorFormat
-from braze.tensorrt.int8 import quantized, wants_int8
 from braze.tensorrt.layers_plugin import refuse_plugins
 from braze.tensorrt.lowering import Lowering
 from braze.tensorrt.model import NamedModel, to_model

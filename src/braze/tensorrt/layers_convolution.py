@@ -54,9 +54,9 @@ class _Filters(Windows):
     def _windows(self) -> dict[str, Dims]:
         return {**super()._windows(), "dilation": self.dilation_nd}
 
-    def operands(self, emit: Emitter, x: str, transposed: bool) -> tuple[str, str, str | None]:
+    def _operands(self, emit: Emitter, x: str, transposed: bool) -> tuple[str, str, str | None]:
         """Input, filters and bias in one element type."""
-        self.check_rank(emit, x, len(self.kernel_size_nd))
+        self._check_rank(emit, x, len(self.kernel_size_nd))
         channels = emit.type(x).shape[1]
         if not isinstance(channels, int):
             raise emit.misfit("the number of channels must be known when the network is built")
@@ -84,8 +84,8 @@ class IConvolutionLayer(_Filters):
 
     def lower(self, emit: Emitter) -> None:
         """One node."""
-        x, w, b = self.operands(emit, emit.input(), transposed=False)
-        borders = self.borders(emit, x, list(self.kernel_size_nd), list(self.dilation_nd))
+        x, w, b = self._operands(emit, emit.input(), transposed=False)
+        borders = self._borders(emit, x, list(self.kernel_size_nd), list(self.dilation_nd))
         dilations = tuple(self.dilation_nd)
         made = emit.node("Conv", x, w, b, group=self.num_groups, dilations=dilations, **borders)
         emit.give(0, made)
@@ -98,7 +98,7 @@ class IDeconvolutionLayer(_Filters):
 
     def lower(self, emit: Emitter) -> None:
         """One node."""
-        x, w, b = self.operands(emit, emit.input(), transposed=True)
+        x, w, b = self._operands(emit, emit.input(), transposed=True)
         strides, modes = tuple(self.stride_nd), ("SAME_UPPER", "SAME_LOWER")
         mode = self.padding_mode.name
         borders: dict[str, Any] = {"strides": strides}

@@ -132,7 +132,7 @@ class IShapeLayer(ILayer):
 class _Squeezing(ILayer):
     most_inputs, shape_inputs = 2, (1,)
 
-    def axes(self, emit: Emitter) -> str:
+    def _axes(self, emit: Emitter) -> str:
         """The axes as a constant vector."""
         return emit.ints(emit.numbers(emit.input(1), "its axes"))
 
@@ -144,7 +144,7 @@ class ISqueezeLayer(_Squeezing):
 
     def lower(self, emit: Emitter) -> None:
         """One node."""
-        emit.give(0, emit.node("Squeeze", emit.input(0), self.axes(emit)))
+        emit.give(0, emit.node("Squeeze", emit.input(0), self._axes(emit)))
 
 
 class IUnsqueezeLayer(_Squeezing):
@@ -154,7 +154,7 @@ class IUnsqueezeLayer(_Squeezing):
 
     def lower(self, emit: Emitter) -> None:
         """One node."""
-        emit.give(0, emit.node("Unsqueeze", emit.input(0), self.axes(emit)))
+        emit.give(0, emit.node("Unsqueeze", emit.input(0), self._axes(emit)))
 
 
 class IAssertionLayer(ILayer):

@@ -40,7 +40,7 @@ class IPoolingLayer(Windows):
     def lower(self, emit: Emitter) -> None:
         """One node, or two that are blended."""
         x = emit.input()
-        self.check_rank(emit, x, len(self.window_size_nd))
+        self._check_rank(emit, x, len(self.window_size_nd))
         if self.type is PoolingType.MAX:
             emit.give(0, self._pool(emit, x, "MaxPool"))
             return

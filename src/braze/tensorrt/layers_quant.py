@@ -30,7 +30,7 @@ class _Quantizing(ILayer):
     to_type = Param(member(DataType), DataType.INT8, "the type of the output")
     block_shape = Param(sizes, (), "how many elements share a scale, an axis")
 
-    def scaling(self, emit: Emitter, x: str, scale: str) -> dict[str, Any]:
+    def _scaling(self, emit: Emitter, x: str, scale: str) -> dict[str, Any]:
         """The attributes that say what a scale is for."""
         rank, scales = emit.rank(x), emit.rank(scale)
         if scales == rank and rank > 1:
@@ -54,7 +54,7 @@ class _Quantizing(ILayer):
             raise emit.misfit("scales in blocks divide one axis of known size")
         return {"axis": at, "block_size": int(str(size)) // int(str(count))}
 
-    def scale_of(self, emit: Emitter) -> str:
+    def _scale_of(self, emit: Emitter) -> str:
         """The scale, without an axis where it is one number."""
         scale = emit.input(1)
         return emit.reshape(scale, ()) if emit.type(scale).shape == (1,) else scale
@@ -67,8 +67,8 @@ class IQuantizeLayer(_Quantizing):
 
     def lower(self, emit: Emitter) -> None:
         """One node."""
-        x, scale = emit.alike(emit.input(0), self.scale_of(emit))
-        more = self.scaling(emit, x, scale)
+        x, scale = emit.alike(emit.input(0), self._scale_of(emit))
+        more = self._scaling(emit, x, scale)
         zero = emit.cast(emit.input(2), self.to_type) if emit.has(2) else None
         if zero is None:
             more["output_dtype"] = core_type(self.to_type).onnx
@@ -83,9 +83,9 @@ class IDequantizeLayer(_Quantizing):
 
     def lower(self, emit: Emitter) -> None:
         """One node, with the scale in the type of the output."""
-        x, scale = emit.input(0), emit.cast(self.scale_of(emit), self.to_type)
+        x, scale = emit.input(0), emit.cast(self._scale_of(emit), self.to_type)
         zero = emit.cast(emit.input(2), emit.type(x).dtype) if emit.has(2) else None
-        more = self.scaling(emit, x, scale)
+        more = self._scaling(emit, x, scale)
         emit.give(0, emit.node("DequantizeLinear", x, scale, zero, **more))
 
 

@@ -56,7 +56,7 @@ class Windows(ILayer):
     def stride(self, value: Any) -> None:
         self.stride_nd = value
 
-    def check_rank(self, emit: Emitter, x: str, count: int) -> None:
+    def _check_rank(self, emit: Emitter, x: str, count: int) -> None:
         """Raise unless there are a batch axis, a channel axis and the axes of the window."""
         if emit.rank(x) != count + 2:
             raise emit.misfit(
@@ -73,7 +73,7 @@ class Windows(ILayer):
             "post_padding": self.post_padding,
         }
 
-    def borders(
+    def _borders(
         self, emit: Emitter, x: str, window: Sequence[int], dilation: Sequence[int]
     ) -> dict[str, Any]:
         """The attributes of ONNX that say strides and padding.
