@@ -10,6 +10,7 @@ import numpy as np
 
 from braze.ir.graph import Node, Value
 from braze.ops.base import Op
+from braze.ops.lowering import Pointwise, View
 from braze.ops.pool.pool import AveragePool
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
@@ -36,9 +37,11 @@ def drawn_sums(
     NaN are drawn from what such orders give; empty for all other ops. op: that of the node, in
     float64; scaled: a factor behind the sum may be in its terms (Gemm's alpha, a scale)."""
     v = node.outputs[0]
-    if rng is None or not v.dtype.is_float or not _is_sum(op):
+    if rng is None or not v.dtype.is_float:
         return {}
     given = [None if i is None else values[i] for i in node.inputs]
+    if not _is_sum(op):
+        return _inside(node, op, given, values[v], rng)
     top = TOP_OF_DOUBLES if v.dtype.bits == 64 else TOP
     found = _overflowed(op, given, values[v], top / FACTOR_BEHIND if scaled else top, rng)
     if isinstance(op, (Conv, ConvTranspose)):
@@ -105,6 +108,28 @@ def _beside(
     signs = rng.choice([np.inf, -np.inf], found.shape)
     drawn = np.where(((choice == 1) & (inside > 0.5)) | (choice > 1), signs, drawn)
     return np.where(outside, drawn, found)
+
+
+def _inside(
+    node: Node, op: Op, given: Given, found: Array, rng: np.random.Generator
+) -> dict[Value, Array]:
+    """Squares, exponentials and sums inside of an op may overflow where its result does not, or the
+    other way. What huge numbers reach is what NaN in their places would."""
+    top = (TOP_OF_DOUBLES if node.outputs[0].dtype.bits == 64 else TOP) ** 0.4
+    hit = [None if a is None else a.dtype.kind == "f" and (np.abs(a) > top) & np.isfinite(a)
+           for a in given]  # fmt: skip
+    if not any(h is not None and np.any(h) for h in hit):
+        return {}
+    types = [None if i is None else i.type for i in node.inputs]
+    if isinstance(node.op.lower(types, [o.type for o in node.outputs]), (Pointwise, View)):
+        return {}
+    odd = [a if a is None or h is None or not np.any(h) else np.where(h, np.nan, a)
+           for a, h in zip(given, hit, strict=True)]  # fmt: skip
+    with np.errstate(all="ignore"):
+        reached = np.isnan(op.reference(*odd)[0]) & ~np.isnan(found)
+    kinds = np.array([np.nan, np.inf, -np.inf])[rng.integers(3, size=found.shape)]
+    drawn = np.where(rng.random(found.shape) < 0.5, kinds, found)
+    return {node.outputs[0]: np.where(reached, drawn, found)}
 
 
 def _is_sum(op: Op) -> bool:
