@@ -203,6 +203,49 @@ def check_streams() -> None:
         e.create_context(priority=-1)
 
 
+def check_names_of_tensorrt() -> None:
+    import braze.tensorrt as trt
+
+    class Allocator(trt.IOutputAllocator):
+        def reallocate_output(
+            self, tensor_name: str, memory: int, size: int, alignment: int
+        ) -> int:
+            self.size = size
+            return y.address
+
+        def notify_shape(self, tensor_name: str, shape: Any) -> None:
+            self.shape = tuple(shape)
+
+    class Times(trt.IProfiler):
+        layers = 0
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            self.layers += 1
+
+    e = engine()
+    x, y = tensor(e), e.device_empty(X.shape)
+    loaded = trt.Runtime(trt.Logger()).deserialize_cuda_engine(e.to_bytes())
+    context = loaded.create_execution_context()
+    assert context.set_input_shape("x", X.shape)
+    assert context.set_tensor_address("x", x.address)
+    assert context.set_tensor_address("y", y.address)
+    assert context.execute_async_v3(0)
+    context._core.synchronize()
+    np.testing.assert_array_equal(np.array(y), WANT)
+    y.copy_from(np.zeros_like(X))
+    assert context.execute_v2([x.address, y.address])
+    np.testing.assert_array_equal(np.array(y), WANT)
+    y.copy_from(np.zeros_like(X))
+    context.profiler = times = Times()
+    allocator = Allocator()
+    assert context.set_output_allocator("y", allocator)
+    assert context.execute_async_v3(0)
+    np.testing.assert_array_equal(np.array(y), WANT)
+    assert (allocator.size, allocator.shape) == (X.nbytes, X.shape)
+    assert times.layers == loaded.num_layers
+    assert loaded.weight_streaming_budget_v2 == 0
+
+
 def check_weights_are_streamed_within_a_budget() -> None:
     image = engine().to_bytes()
     want = engine()({"x": X})["y"]

@@ -10,6 +10,7 @@ import ctypes
 import importlib
 import importlib.abc
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ CUDA: Final = {
     "cuda.bindings.runtime": "braze.shim.cuda.runtime",
     "cuda.bindings.nvrtc": "braze.shim.cuda.nvrtc",
 }
+TARGET: Final = "BRAZE_TARGET"  # what engines are built for, as `braze.build` names it
 CUDART: Final = re.compile(r"(.*/)?libcudart\.so[.0-9]*$")
 
 
@@ -93,6 +95,7 @@ def install() -> bool:
         sys.modules.pop(name, None)
     sys.meta_path.insert(0, ShimFinder(table))
     if host:
+        os.environ.setdefault(TARGET, "cpu")  # engines run where the program's memory is
         _replace_cudart()
     return host
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -28,13 +27,13 @@ from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.rebuild import refit_part
 from braze.tensorrt.record import KEY, EngineRecord, Triple
 from braze.tensorrt.selection import report
+from braze.tensorrt.target import default_target
 from braze.tensorrt.weights import IHostMemory
 
 if TYPE_CHECKING:
     from braze.tensorrt.network import INetworkDefinition
 
 _REFITS = (BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL)
-TARGET = "BRAZE_TARGET"  # environment: what engines are built for, as `braze.build` names it
 
 
 class CancelledError(BrazeError):
@@ -55,7 +54,7 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     if wants_int8(network, config):
         record = quantized(network, config, model)
     options = {
-        "target": os.environ.get(TARGET, "cpu"),
+        "target": default_target(),
         "precision": "tf32" if config.get_flag(BuilderFlag.TF32) else "fp32",
         "optimization_level": min(config.builder_optimization_level, 5),
         "debug": ["*"] if network._unfused_debug else model.debug,

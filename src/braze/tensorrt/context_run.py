@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 from braze.core.dims import evaluate
 from braze.core.errors import BrazeError
 from braze.runtime.context import ExecutionContext
+from braze.runtime.native import check
 from braze.shim.device import HostDevice
 from braze.shim.errors import DeviceError
 from braze.tensorrt.allocator import IOutputAllocator
@@ -77,38 +79,53 @@ class ContextRun:
             return False
         waits = run.listeners.profiler is not None or run.late or run.listeners.debug_names
         try:
-            if self._engine.core.on_gpu:
-                return self._enqueue_on_gpu(run)
             if waits:  # what hears of the run is called by this thread, before this call returns
                 if not self._finish(where, run):
                     return False
+            elif self._engine.core.on_gpu:
+                self._enqueue_on_gpu(run)
             else:
                 self._device.enqueue(handle, lambda: self._reported(where, run))
             if self._consumed_event is not None:
-                self._device.record_event(self._consumed_event, handle)
+                self._record(self._consumed_event, handle)
         except BrazeError as e:
             self._reporter.raised(where, e)
             return False
         return True
 
-    def _enqueue_on_gpu(self, run: Run) -> bool:
+    def _enqueue_on_gpu(self, run: Run) -> None:
         for entry, place in zip(run.tensors, run.places, strict=True):
             self._core.bind(entry.name, *place)
         self._core.enqueue(run.stream)
-        return True
+
+    def _record(self, event: int, stream: int) -> None:
+        """Mark that the inputs of a run are read, which they are when it is over."""
+        if self._engine.core.on_gpu:
+            driver = ctypes.CDLL("libcuda.so.1")
+            driver.cuEventRecord(ctypes.c_void_p(event), ctypes.c_void_p(stream))
+        else:
+            self._device.record_event(event, stream)
 
     def _finish(self, where: str, run: Run) -> bool:
         """Run after all that is on the stream, and wait."""
         try:
-            found = self._device.stream(run.stream)
-            if found is None:
-                self._device.synchronize()
-            else:
-                found.synchronize()
+            self._wait(run.stream)
             self._reported(where, run)
         except Exception:  # reported already, or another run's that was
             return False
         return True
+
+    def _wait(self, stream: int) -> None:
+        """Until all that is on a stream is done; raises what was wrong there."""
+        if self._engine.core.on_gpu:
+            loaded = self._engine.core.loaded
+            check(loaded.lib.braze_engine_wait_cuda(loaded.handle, stream))
+            return
+        found = self._device.stream(stream)
+        if found is None:
+            self._device.synchronize()
+        else:
+            found.synchronize()
 
     def _reported(self, where: str, run: Run) -> None:
         """Run; what fails is reported and raised."""
@@ -192,7 +209,8 @@ class ContextRun:
                 continue
             size = entry.bytes_of(shape)
             if allocator is not None:
-                address = ask_allocator(allocator, entry.name, address, size, stream, self._device)
+                known = None if self._engine.core.on_gpu else self._device
+                address = ask_allocator(allocator, entry.name, address, size, stream, known)
                 self._addresses[entry.name] = address
                 allocator.notify_shape(entry.name, Dims(self._engine.table.told(shape)))
             elif not self._usable(entry, address, size, where):

@@ -122,12 +122,20 @@ class Run:
 
 
 def ask_allocator(
-    allocator: IOutputAllocator, name: str, bound: int, size: int, stream: int, device: HostDevice
+    allocator: IOutputAllocator,
+    name: str,
+    bound: int,
+    size: int,
+    stream: int,
+    device: HostDevice | None,
 ) -> int:
-    """The address an output allocator gives; raises ExecutionError where it has no memory."""
+    """The address an output allocator gives; raises ExecutionError where it has no memory.
+
+    device: whose memory it must be; a GPU's (None) is not known here.
+    """
     address = allocator.reallocate_output_async(name, bound, max(size, 1), ALIGNMENT, stream)
     found = 0 if address is None else int(address)
-    if not found or not device.memory.usable(found, size):
+    if not found or (device is not None and not device.memory.usable(found, size)):
         raise ExecutionError(
             f"the output allocator of {name} gave no memory of {size} bytes; check what "
             "reallocate_output returns"
