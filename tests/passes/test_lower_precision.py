@@ -25,6 +25,7 @@ from braze.ops.evaluator import evaluate
 from braze.passes.base import PassContext
 from braze.passes.lower_precision import default_half, lower_precision
 from braze.passes.pipeline import OPTIMIZE, passes_of, run_pipeline
+from tests.passes.test_random_graphs import Chaos
 from tests.quantized.networks import NETWORKS, Net, data
 
 Array = np.ndarray[Any, Any]
@@ -216,3 +217,26 @@ def test_several_precisions_are_one_text() -> None:
     layers: Mapping[str, str] = {"a": "int8"}
     with pytest.raises(ConfigError, match="decided by Q/DQ"):
         braze.compile(NETWORKS["layers"][0](), layer_precisions=layers)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs_keep_their_meaning(seed: int) -> None:
+    """In float64 arithmetic half types round nothing (constants have few bits), so that whatever
+    differs was rewritten wrongly; in their own arithmetic types and shapes hold."""
+    chaos = Chaos(seed)
+    graph = chaos.build(chaos.r.randint(4, 16))
+    config = BuildConfig(
+        precision=("fp16", "bf16")[seed % 2], optimization_level=3 * (seed % 4 > 0)
+    )
+    after = run_pipeline(graph, PassContext(config, NATIVE))
+    (x,) = graph.inputs
+    shape = [d if isinstance(d, int) else 3 for d in x.shape]
+    feed = {"x": np.random.default_rng(seed).standard_normal(shape).astype(np.float32)}
+    with np.errstate(all="ignore"):
+        want, got = (evaluate(g, feed, float64=True) for g in (graph, after))
+        plain = evaluate(after, feed)
+    for name, w in want.items():
+        finite = np.isfinite(w)
+        top = max(1.0, float(np.abs(w[finite]).max(initial=0.0)))
+        assert got[name][finite] == pytest.approx(w[finite], rel=0, abs=1e-9 * top)
+        assert (plain[name].dtype, plain[name].shape) == (np.float32, w.shape)
