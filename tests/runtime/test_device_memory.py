@@ -15,6 +15,7 @@ from tests.runtime.device_checks import CHECKS, engine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NATIVE = REPOSITORY / "native" / "tests"
+pytestmark = pytest.mark.xdist_group("the stub driver")  # one worker compiles it
 
 
 @pytest.fixture(scope="module")
