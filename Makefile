@@ -60,7 +60,7 @@ comma := ,
 # $(1): name of the build folder, $(2): sanitizers
 define native_tests
 	$(BIN)/cmake -S native -B build/native-$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
-		-DCMAKE_BUILD_TYPE=RelWithDebInfo -DBRAZE_BUILD_TESTS=ON -DBRAZE_WERROR=ON -DBRAZE_SANITIZE=$(2)
+		-DCMAKE_BUILD_TYPE=Release -DBRAZE_BUILD_TESTS=ON -DBRAZE_WERROR=ON -DBRAZE_SANITIZE=$(2)
 	$(BIN)/cmake --build build/native-$(1)
 	$(BIN)/ctest --test-dir build/native-$(1) --output-on-failure --no-tests=error
 endef
