@@ -168,3 +168,28 @@ def test_models_that_do_not_fit() -> None:
     assert parser.num_errors == 4
     parser.clear_errors()
     assert parser.num_errors == 0
+
+
+@pytest.mark.parametrize("flag", ["REFIT", "REFIT_IDENTICAL", "STRIP_PLAN"])
+def test_engines_of_a_builder(flag: str) -> None:
+    """Parsed, built with a flag, given the weights of another model."""
+    log = Log()
+    builder = trt.Builder(log)
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, log)
+    assert parser.parse(proto(scale_model()))
+    config = builder.create_builder_config()
+    config.builder_optimization_level = 1
+    config.set_flag(getattr(trt.BuilderFlag, flag))
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 4), (2, 4), (4, 4))
+    config.add_optimization_profile(profile)
+    engine = load(builder.build_serialized_network(network, config))
+    assert engine.refittable
+    refitter = trt.Refitter(engine, log)
+    assert set(refitter.get_all_weights()) == {"w", "one"}
+    made = with_weights(NEW_W, NEW_ONE)
+    context = engine.create_execution_context()
+    assert trt.OnnxParserRefitter(refitter, log).refit_from_bytes(proto(made))
+    assert run(context).tobytes() == fresh(made).tobytes()
+    assert log.errors == []

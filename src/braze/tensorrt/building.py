@@ -33,7 +33,12 @@ from braze.tensorrt.weights import IHostMemory
 if TYPE_CHECKING:
     from braze.tensorrt.network import INetworkDefinition
 
-_REFITS = (BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL)
+_REFITS = (
+    BuilderFlag.REFIT,
+    BuilderFlag.REFIT_IDENTICAL,
+    BuilderFlag.REFIT_INDIVIDUAL,
+    BuilderFlag.STRIP_PLAN,  # weights stay, but what strips them gives them back
+)
 
 
 class CancelledError(BrazeError):
