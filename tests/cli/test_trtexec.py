@@ -208,3 +208,30 @@ def test_a_timing_cache_that_misses(here: Path, capsys: pytest.CaptureFixture[st
     assert main([*build, "--errorOnTimingCacheMiss"]) == 0
     assert main([*build, "--inputIOFormats=fp16:chw"]) == 1
     assert "which is float32 in the model" in capsys.readouterr().err
+
+
+def test_refits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = ["--onnx=model.onnx", "--minShapes=input:1x4", "--optShapes=input:2x4"]
+    build += ["--maxShapes=input:4x4", "--saveEngine=e", "--skipInference", "--refit"]
+    assert main([*build, "--builderOptimizationLevel=1", "--dumpRefit"]) == 0
+    out = capsys.readouterr().out
+    assert "[I] Refit: Enabled" in out
+    assert "=== Refittable Weights ===" in out and "[I] w: 12 FLOAT" in out
+    other = onnx.load("model.onnx")
+    for tensor in other.graph.initializer:
+        doubled = 2 * onnx.numpy_helper.to_array(tensor)
+        tensor.CopyFrom(onnx.numpy_helper.from_array(doubled, tensor.name))
+    onnx.save(other, "other.onnx")
+    x = np.ones((3, 4), np.float32)
+    np.save("x.npy", x)
+    run = ["--loadInputs=input:x.npy", "--exportOutput=y.json", *QUICK]
+    refit = ["--loadEngine=e", "--onnx=other.onnx", "--refitFromOnnx", "--timeRefit"]
+    assert main([*refit, "--shapes=input:3x4", *run]) == 0
+    assert "Engine refitted in " in capsys.readouterr().out
+    got = np.float32(json.loads(Path("y.json").read_text())[0]["values"]).reshape(3, 3)
+    # twice the weights and the constant is twice the result, exactly; sums of five numbers
+    np.testing.assert_allclose(got, 2 * scale_reference(x), rtol=1e-5, atol=1e-5)
+    assert main(["--onnx=model.onnx", "--shapes=input:2x4", "--saveEngine=p", *QUICK]) == 0
+    assert main(["--loadEngine=p", "--onnx=other.onnx", "--refitFromOnnx", *QUICK]) == 1
+    assert "build it with --refit" in capsys.readouterr().err
+    assert main(["--onnx=model.onnx", "--refitFromOnnx", *QUICK]) == 1

@@ -70,6 +70,9 @@ class ExecOptions:
     skip_inference: bool = False
     time_load: bool = False
     fail_on_cache_miss: bool = False
+    refit: bool = False
+    refit_from: str = ""
+    dump_weights: bool = False
     profile: int = 0
     iterations: int = 10
     duration_s: float = 3.0
@@ -160,6 +163,11 @@ def _add_model_arguments(group: argparse._ArgumentGroup) -> None:
     add("--inputIOFormats", metavar="SPEC",
         help="types and layouts of the inputs, as fp32:chw; checked, layouts are chw")  # fmt: skip
     add("--outputIOFormats", metavar="SPEC", help="the same of the outputs")
+    add("--refit", "--stripWeights", "--stripAllWeights", "--weightless", action="store_true",
+        help="keep the model in the engine, so that its weights can be replaced")  # fmt: skip
+    add("--refitFromOnnx", action="store_true",
+        help="give the engine of --loadEngine the weights of --onnx")  # fmt: skip
+    add("--timeRefit", action="store_true", help="the log tells the time of a refit anyway")
     add("--skipInference", "--buildOnly", action="store_true", help="build or load, then stop")
     add("--getPlanVersionOnly", action="store_true",
         help="tell what wrote the engine of --loadEngine, then stop")  # fmt: skip
@@ -213,6 +221,7 @@ def _add_report_arguments(group: argparse._ArgumentGroup) -> None:
     add("--profilingVerbosity", choices=[*VERBOSITIES], default=None, metavar="MODE",
         help=f"how much the layer reports tell: {', '.join(VERBOSITIES)}")  # fmt: skip
     add("--nvtxMode", choices=[*NVTX_MODES], help=argparse.SUPPRESS)
+    add("--dumpRefit", action="store_true", help="print the weights that can be refitted")
     add("--dumpOutput", action="store_true", help="print the outputs of the last run")
     add("--dumpRawBindingsToFile", action="store_true",
         help="write inputs and outputs of the last run as raw bytes here")  # fmt: skip
@@ -229,7 +238,9 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
     """The checked options; raises ConfigError for contradictions and options braze has not."""
     given = tuple(args.taken or ())
     _refuse(unknown, given)
-    if bool(args.onnx) == bool(args.loadEngine):
+    if args.refitFromOnnx and not (args.onnx and args.loadEngine):
+        raise ConfigError("--refitFromOnnx needs both --loadEngine=FILE and --onnx=FILE")
+    if bool(args.onnx) == bool(args.loadEngine) and not args.refitFromOnnx:
         raise ConfigError("give either --onnx=FILE to build an engine or --loadEngine=FILE")
     if args.loadEngine:
         _refuse_build_options(args)
@@ -241,7 +252,7 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
     if args.noBuilderCache:
         build["timing_cache"] = None
     return ExecOptions(
-        onnx=args.onnx or "",
+        onnx="" if args.refitFromOnnx else args.onnx or "",
         load_engine=args.loadEngine or "",
         save_engine=args.saveEngine or "",
         build=build,
@@ -253,6 +264,9 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         skip_inference=args.skipInference,
         time_load=args.timeDeserialize,
         fail_on_cache_miss=args.errorOnTimingCacheMiss,
+        refit=args.refit,
+        refit_from=args.onnx if args.refitFromOnnx else "",
+        dump_weights=args.dumpRefit,
         profile=args.useProfile,
         iterations=args.iterations,
         duration_s=parse_duration(args.duration),

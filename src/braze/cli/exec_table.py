@@ -107,12 +107,6 @@ REFUSED: Final = {
     "--adjustForDLA": _DLA,
     "--useDLACore": _DLA,
     "--buildDLAStandalone": _DLA,
-    "--refit": "engines of this command cannot be refitted; build again with the new weights",
-    "--stripWeights": "engines always hold their weights; leave the option out",
-    "--stripAllWeights": "engines always hold their weights; leave the option out",
-    "--weightless": "engines always hold their weights; leave the option out",
-    "--refitFromOnnx": "engines of this command cannot be refitted; build again with --onnx",
-    "--timeRefit": "engines of this command cannot be refitted; leave the option out",
     "--versionCompatible": "an engine says which versions read it; build it again for others",
     "--vc": "an engine says which versions read it; build it again for others",
     "--leanDLLPath": "there is one runtime, this one; leave the option out",
@@ -137,7 +131,6 @@ REFUSED: Final = {
     "--continue": _ROUTES,
     "--helpBuildRoute": _ROUTES,
     "--setBuildRoute": _ROUTES,
-    "--dumpRefit": "engines of this command cannot be refitted; leave the option out",
 }
 
 

@@ -16,6 +16,7 @@ from braze.cli.contents import Content, read_contents
 from braze.cli.exec_log import TENSORRT, Log, title
 from braze.cli.exec_options import ExecOptions, add_exec_arguments, exec_options
 from braze.cli.exec_outputs import report_outputs
+from braze.cli.exec_refit import build_refittable, refitted, weight_lines
 from braze.cli.exec_sections import (
     build_lines,
     device_lines,
@@ -82,7 +83,7 @@ def _execute(o: ExecOptions, log: Log) -> None:
     why = {t.name: t.why for t in TAKEN}
     for name, _ in o.given:
         log.warn(f"{name} changes nothing: {why[name]}")
-    check_written(o.written, [f for f in (o.onnx, o.load_engine) if f])
+    check_written(o.written, [f for f in (o.onnx, o.load_engine, o.refit_from) if f])
     if o.version_only:
         _tell_version(o, log)
         return
@@ -93,6 +94,10 @@ def _execute(o: ExecOptions, log: Log) -> None:
         _time_loading(o, log)
         return
     engine = _load(o, log) if o.load_engine else _build(o, log)
+    if o.refit_from:
+        engine = refitted(engine, o.refit_from, log)
+    if o.dump_weights:
+        log.section("Refittable Weights", weight_lines(engine))
     plan = engine.plan
     if o.weight_budget and engine.on_gpu:
         weights = sum(w.bytes for w in plan.weights)
@@ -125,7 +130,11 @@ def _build(o: ExecOptions, log: Log) -> braze.Engine:
     known = _cache_entries(o)
     with build_progress() as progress:
         trace = Trace(progress=progress)
-        engine = braze.build(o.onnx, trace=trace, **o.build)
+        engine = (
+            build_refittable(o.onnx, trace, o.build)
+            if o.refit
+            else braze.build(o.onnx, trace=trace, **o.build)
+        )
     spent = time.perf_counter() - start
     parsing = trace.seconds.get("import", 0.0)
     log.say(f"Finished parsing network model. Parse time: {parsing:.6g}")
