@@ -267,37 +267,51 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         refit=args.refit,
         refit_from=args.onnx if args.refitFromOnnx else "",
         dump_weights=args.dumpRefit,
-        profile=args.useProfile,
-        iterations=args.iterations,
-        duration_s=parse_duration(args.duration),
-        warmup_ms=args.warmUp,
-        idle_ms=args.idleTime,
-        sleep_ms=args.sleepTime,
-        streams=args.infStreams,
-        average_runs=args.avgRuns,
-        percentiles=parse_percentiles(args.percentile),
-        dump_output=args.dumpOutput,
-        dump_raw=args.dumpRawBindingsToFile,
-        dump_profile=args.dumpProfile,
-        dump_layers=args.dumpLayerInfo,
-        dump_profiles=args.dumpOptimizationProfile,
-        export_times=args.exportTimes or "",
-        export_output=args.exportOutput or "",
-        export_profile=args.exportProfile or "",
-        export_layers=args.exportLayerInfo or "",
-        debug_files=parse_pairs(args.saveDebugTensors, "--saveDebugTensors"),
-        debug_formats=parse_choices(
+        **_run_fields(args),
+        **_report_fields(args),
+        given=given,
+    )
+
+
+def _run_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """What ExecOptions says of the runs."""
+    return {
+        "profile": args.useProfile,
+        "iterations": args.iterations,
+        "duration_s": parse_duration(args.duration),
+        "warmup_ms": args.warmUp,
+        "idle_ms": args.idleTime,
+        "sleep_ms": args.sleepTime,
+        "streams": args.infStreams,
+        "weight_budget": parse_budget(args.weightStreamingBudget),
+        "gpu": _gpu_options(args.on_gpu or ()),
+        "gpu_names": tuple(args.on_gpu or ()),
+        "threaded": args.threads is not None,
+    }
+
+
+def _report_fields(args: argparse.Namespace) -> dict[str, Any]:
+    """What ExecOptions says of reports and checks."""
+    return {
+        "average_runs": args.avgRuns,
+        "percentiles": parse_percentiles(args.percentile),
+        "dump_output": args.dumpOutput,
+        "dump_raw": args.dumpRawBindingsToFile,
+        "dump_profile": args.dumpProfile,
+        "dump_layers": args.dumpLayerInfo,
+        "dump_profiles": args.dumpOptimizationProfile,
+        "export_times": args.exportTimes or "",
+        "export_output": args.exportOutput or "",
+        "export_profile": args.exportProfile or "",
+        "export_layers": args.exportLayerInfo or "",
+        "debug_files": parse_pairs(args.saveDebugTensors, "--saveDebugTensors"),
+        "debug_formats": parse_choices(
             args.saveAllDebugTensors, "--saveAllDebugTensors", DEBUG_FORMATS
         ),
-        accuracy=_accuracy(args),
-        verbosity=args.profilingVerbosity or NVTX_MODES[args.nvtxMode or "default"],
-        verbose=args.verbose,
-        given=given,
-        weight_budget=parse_budget(args.weightStreamingBudget),
-        gpu=_gpu_options(args.on_gpu or ()),
-        gpu_names=tuple(args.on_gpu or ()),
-        threaded=args.threads is not None,
-    )
+        "accuracy": _accuracy(args),
+        "verbosity": args.profilingVerbosity or NVTX_MODES[args.nvtxMode or "default"],
+        "verbose": args.verbose,
+    }
 
 
 def _accuracy(args: argparse.Namespace) -> Accuracy:
