@@ -152,5 +152,7 @@ def test_algorithm_selectors_hear_of_tactics() -> None:
     assert isinstance(algorithm.algorithm_variant, trt.IAlgorithmVariant)
     assert algorithm.algorithm_variant.tactic > 0 and algorithm.algorithm_variant.implementation > 0
     config.algorithm_selector = Selector(takes=False)
+    assert builder.build_serialized_network(network, config) is not None
+    config.set_flag(trt.BuilderFlag.REJECT_EMPTY_ALGORITHMS)
     assert builder.build_serialized_network(network, config) is None
     assert "takes no tactic" in log.errors[-1]

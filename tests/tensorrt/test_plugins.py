@@ -1,4 +1,4 @@
-"""Plugins: their interfaces, the registry, and shapes of their outputs; none runs yet."""
+"""Plugins: their interfaces and registry, the shapes of their outputs, and what they compute."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
+import braze
 import braze.tensorrt as trt
-from tests.tensorrt.networks import new_network, plan_of
+from tests.tensorrt.networks import floats, new_network, plan_of
 
 
 class Halving(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):
-    """Halves the last axis, in half precision."""
+    """Every second element of the last axis, `times` as large, in half precision."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: int = 1) -> None:
         trt.IPluginV3.__init__(self)
         trt.IPluginV3OneCore.__init__(self)
         trt.IPluginV3OneBuild.__init__(self)
         trt.IPluginV3OneRuntime.__init__(self)
-        self.plugin_name, self.plugin_version, self.num_outputs = "Halving", "1", 1
+        self.plugin_name, self.plugin_version, self.plugin_namespace = "Halving", "1", ""
+        self.num_outputs, self.times, self.tactic = 1, times, 0
+        self.calls: list[str] = []
 
     def get_capability_interface(self, type: Any) -> Any:
         assert isinstance(type, trt.PluginCapabilityType)
@@ -35,8 +39,59 @@ class Halving(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IP
             shape[i] = inputs[0][i]
         two = expr_builder.constant(2)
         last = len(shape) - 1
-        shape[last] = expr_builder.operation(trt.DimensionOperation.FLOOR_DIV, inputs[0][last], two)
+        shape[last] = expr_builder.operation(trt.DimensionOperation.CEIL_DIV, inputs[0][last], two)
         return [shape]
+
+    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+        desc = in_out[pos].desc
+        wanted = trt.float32 if pos < num_inputs else trt.float16
+        return desc.format is trt.TensorFormat.LINEAR and desc.type is wanted
+
+    def configure_plugin(self, in_: Any, out: Any) -> None:
+        self.calls.append("configure")
+        assert in_[0].desc.type is trt.float32 and len(in_[0].max) == len(out[0].desc.dims)
+
+    def get_valid_tactics(self) -> list[int]:
+        return [7]
+
+    def set_tactic(self, tactic: int) -> None:
+        self.tactic = tactic
+
+    def get_workspace_size(self, in_: Any, out: Any) -> int:
+        return 64
+
+    def get_fields_to_serialize(self) -> Any:
+        times = np.array([self.times], np.int32)
+        return trt.PluginFieldCollection(
+            [trt.PluginField("times", times, trt.PluginFieldType.INT32)]
+        )
+
+    def attach_to_context(self, resource_context: Any) -> Any:
+        assert isinstance(resource_context, trt.IPluginResourceContext)
+        return self.clone()
+
+    def clone(self) -> Any:
+        return Halving(self.times)
+
+    def on_shape_change(self, in_: Any, out: Any) -> None:
+        self.calls.append("shape")
+
+    def enqueue(
+        self,
+        input_desc: Any,
+        output_desc: Any,
+        inputs: Any,
+        outputs: Any,
+        workspace: Any,
+        stream: int,
+    ) -> None:
+        assert self.tactic == 7 and self.calls == ["shape"] and isinstance(inputs[0], int)
+        self.calls = []
+        x, y = inputs[0].array, outputs[0].array
+        assert x.ctypes.data == inputs[0]
+        assert x.shape == tuple(input_desc[0].dims) and y.shape == tuple(output_desc[0].dims)
+        assert workspace.array.nbytes == 64 and output_desc[0].type is trt.float16
+        y[...] = x[..., ::2] * self.times
 
 
 class Creator(trt.IPluginCreatorV3One):
@@ -44,53 +99,235 @@ class Creator(trt.IPluginCreatorV3One):
         trt.IPluginCreatorV3One.__init__(self)
         self.name, self.plugin_version = "Halving", "1"
         self.field_names = trt.PluginFieldCollection(
-            [trt.PluginField("n", np.array([2], np.int32), trt.PluginFieldType.INT32)]
+            [trt.PluginField("times", np.array([1], np.int32), trt.PluginFieldType.INT32)]
         )
 
     def create_plugin(self, name: str, fields: Any, phase: Any) -> Any:
-        return Halving()
+        assert phase is trt.TensorRTPhase.RUNTIME or phase is trt.TensorRTPhase.BUILD
+        assert fields[0].name == "times"
+        return Halving(int(fields[0].data[0]))
 
 
-def test_outputs_have_the_types_and_sizes_that_a_plugin_tells() -> None:
+@pytest.fixture
+def creators() -> Any:
+    """Registered while a test runs."""
+    made = [Creator(), OldCreator()]
+    registry = trt.get_plugin_registry()
+    for creator in made:
+        assert registry.register_creator(creator)
+    yield made
+    for creator in made:
+        assert registry.deregister_creator(creator)
+
+
+def run_engine(data: Any, feeds: Any, outputs: Any) -> Any:
+    """Run by addresses, as scripts do. outputs: arrays to fill by name."""
+    log = trt.Logger(trt.Logger.ERROR)
+    engine = trt.Runtime(log).deserialize_cuda_engine(data)
+    context = engine.create_execution_context()
+    for name, array in feeds.items():
+        assert context.set_input_shape(name, array.shape)
+    for name, array in {**feeds, **outputs}.items():
+        assert context.set_tensor_address(name, array.ctypes.data)
+    assert context.execute_async_v3(0)
+    return outputs
+
+
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_a_plugin_runs_between_layers(creators: Any, level: int) -> None:
     network, log = new_network()
     x = network.add_input("x", trt.float32, (-1, 3, 8))
-    layer = network.add_plugin_v3([x], [], Halving())
-    assert network[0].type is trt.LayerType.PLUGIN_V3 and isinstance(layer.plugin, Halving)
+    before = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+    plugin = Halving(3)
+    layer = network.add_plugin_v3([before], [], plugin)
+    assert network[1].type is trt.LayerType.PLUGIN_V3 and layer.plugin is plugin
     out = layer.get_output(0)
     assert tuple(out.shape) == (-1, 3, 4) and out.dtype is trt.float16
-    behind = network.add_activation(out, trt.ActivationType.RELU).get_output(0)
-    assert tuple(behind.shape) == (-1, 3, 4)
-    network.mark_output(behind)
-    assert plan_of(network, {"x": ((1, 3, 8),) * 3}) is None
-    assert "Halving" in log.errors[-1] and "say it in layers" in log.errors[-1]
+    wide = network.add_cast(out, trt.float32).get_output(0)
+    both = network.add_plugin_v3([wide], [], Halving(2)).get_output(0)
+    after = network.add_cast(both, trt.float32).get_output(0)
+    sum_ = network.add_reduce(after, trt.ReduceOperation.SUM, 0b10, False).get_output(0)
+    for name, tensor in (("first", out), ("y", sum_)):
+        tensor.name = name
+        network.mark_output(tensor)
+    data = plan_of(network, {"x": ((1, 3, 8), (2, 3, 8), (5, 3, 8))}, level)
+    assert data is not None and plugin.calls == ["configure"], log.errors
+    for batch in (2, 5):
+        a = floats(batch, 3, 8)
+        made = {"first": np.zeros((batch, 3, 4), np.float16), "y": np.zeros((batch, 2), np.float32)}
+        run_engine(data, {"x": a}, made)
+        first = (np.maximum(a, 0)[..., ::2] * 3).astype(np.float16)
+        np.testing.assert_array_equal(made["first"], first)
+        second = (first.astype(np.float32)[..., ::2] * 2).astype(np.float16)
+        np.testing.assert_allclose(made["y"], second.astype(np.float32).sum(1), rtol=1e-5)
+
+
+def test_engines_with_plugins_need_their_creators() -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 8))
+    out = network.add_plugin_v3([x], [], Halving()).get_output(0)
+    network.mark_output(out)
+    data = plan_of(network)
+    assert trt.Runtime(log).deserialize_cuda_engine(data) is None
+    assert "'Halving'" in log.errors[-1] and "register" in log.errors[-1]
+    with pytest.raises(braze.EngineFormatError):  # it would run without the plugin
+        braze.Engine.from_bytes(data)
+
+
+class Failing(Halving):
+    def clone(self) -> Any:
+        return Failing(self.times)
+
+    def enqueue(self, *arguments: Any) -> None:
+        raise ValueError("the plugin is broken")
+
+
+def test_what_a_plugin_raises_is_reported(creators: Any) -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 8))
+    out = network.add_plugin_v3([x], [], Halving()).get_output(0)
+    out.name = "y"
+    network.mark_output(out)
+    engine = trt.Runtime(log).deserialize_cuda_engine(plan_of(network))
+    engine.plugins.plugins[0].plugin = Failing()
+    context = engine.create_execution_context()
+    a, y = floats(2, 8), np.zeros((2, 4), np.float16)
+    context.set_tensor_address("x", a.ctypes.data)
+    context.set_tensor_address("y", y.ctypes.data)
+    assert not context.execute_async_v3(0) and "the plugin is broken" in log.errors[-1]
+
+
+def test_wrong_use_of_plugins() -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 8))
     assert network.add_plugin(None) is None and network.add_plugin_v2([x], Halving()) is None
     with pytest.raises(TypeError):
         network.add_plugin_v3([None], [], Halving())
 
+    class Picky(Halving):
+        def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+            return False
+
+    out = network.add_plugin_v3([x], [], Picky()).get_output(0)
+    network.mark_output(out)
+    assert plan_of(network) is None and "does not take linear FLOAT" in log.errors[-1]
+    network.unmark_output(out)
+    constant = network.add_constant((2, 8), floats(2, 8)).get_output(0)
+    alone = network.add_plugin_v3([constant], [], Halving()).get_output(0)
+    network.mark_output(alone)
+    assert plan_of(network) is None and "all constant" in log.errors[-1]
+
 
 class Old(trt.IPluginV2DynamicExt):
-    def __init__(self) -> None:
+    """x and a table of weights, multiplied; where the product is above zero."""
+
+    def __init__(self, data: bytes = b"\x02") -> None:
         trt.IPluginV2DynamicExt.__init__(self)
-        self.num_outputs, self.plugin_type, self.plugin_version = 1, "Old", "1"
+        self.num_outputs, self.plugin_type, self.plugin_version = 2, "Old", "1"
+        self.data = data
 
     def get_output_datatype(self, index: int, input_types: Any) -> Any:
-        return input_types[0]
+        return input_types[0] if index == 0 else trt.bool
 
     def get_output_dimensions(self, output_index: int, inputs: Any, expr_builder: Any) -> Any:
         shape = trt.DimsExprs(1)
         shape[0] = expr_builder.operation(trt.DimensionOperation.PROD, inputs[0][0], inputs[0][1])
         return shape
 
+    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+        return in_out[pos].format is trt.TensorFormat.LINEAR
 
-def test_plugins_of_old_releases() -> None:
+    def initialize(self) -> int:
+        self.ready = True
+        return 0
+
+    def serialize(self) -> bytes:
+        return self.data
+
+    def get_workspace_size(self, in_: Any, out: Any) -> int:
+        return 0
+
+    def enqueue(
+        self,
+        input_desc: Any,
+        output_desc: Any,
+        inputs: Any,
+        outputs: Any,
+        workspace: int,
+        stream: int,
+    ) -> int:
+        assert self.ready
+        x, w = (a.array for a in inputs)
+        made = (x * w * self.data[0]).reshape(-1)
+        outputs[0].array[...] = made
+        outputs[1].array[...] = made > 0
+        return 0
+
+
+class OldCreator(trt.IPluginCreator):
+    def __init__(self) -> None:
+        trt.IPluginCreator.__init__(self)
+        self.name, self.plugin_version = "Old", "1"
+
+    def deserialize_plugin(self, name: str, serialized_plugin: Any) -> Any:
+        return Old(bytes(serialized_plugin))
+
+
+def test_plugins_of_old_releases(creators: Any) -> None:
+    network, log = new_network()
+    x, w = network.add_input("x", trt.float32, (-1, 4)), floats(1, 4, seed=1)
+    table = network.add_constant((1, 4), w).get_output(0)
+    layer = network.add_plugin_v2([x, table], Old(b"\x03"))
+    assert tuple(layer.get_output(0).shape) == (-1,) and network[1].type.name == "PLUGIN_V2"
+    assert layer.get_output(1).dtype is trt.bool
+    assert layer.plugin.FORMAT_COMBINATION_LIMIT == 100
+    assert layer.plugin.get_serialization_size() == 1 == layer.plugin.serialization_size
+    one = network.add_cast(layer.get_output(1), trt.int32).get_output(0)
+    for name, tensor in (("y", layer.get_output(0)), ("n", one)):
+        tensor.name = name
+        network.mark_output(tensor)
+    data = plan_of(network, {"x": ((1, 4), (3, 4), (6, 4))})
+    assert data is not None, log.errors
+    a = floats(5, 4)
+    made = {"y": np.zeros(20, np.float32), "n": np.zeros(20, np.int32)}
+    run_engine(data, {"x": a}, made)
+    wanted = (a * w * 3).reshape(-1)
+    np.testing.assert_allclose(made["y"], wanted, rtol=1e-6)
+    np.testing.assert_array_equal(made["n"], (wanted > 0).astype(np.int32))
+
+
+def test_nodes_of_unknown_ops_become_plugins(creators: Any) -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], "relu"),
+        helper.make_node("Halving", ["a"], ["b"], "half", domain="own", times=3),
+        helper.make_node("Cast", ["b"], ["y"], "cast", to=1),
+    ]
+    infos = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [2, 8]), ("y", [2, 4]))]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString()
+    network, log = new_network()
+    assert trt.OnnxParser(network, log).parse(model), log.errors
+    assert network[1].name == "half" and network[1].type is trt.LayerType.PLUGIN_V3
+    a, made = floats(2, 8), {"y": np.zeros((2, 4), np.float32)}
+    data = plan_of(network)
+    assert data is not None, log.errors
+    run_engine(data, {"x": a}, made)
+    wanted = (np.maximum(a, 0)[:, ::2] * 3).astype(np.float16)
+    np.testing.assert_array_equal(made["y"], wanted.astype(np.float32))
+
+
+def test_classes_of_plugins() -> None:
     network, _ = new_network()
     x = network.add_input("x", trt.float32, (3, 4))
-    layer = network.add_plugin_v2([x], Old())
-    assert tuple(layer.get_output(0).shape) == (12,) and network[0].type.name == "PLUGIN_V2"
-    assert layer.plugin.FORMAT_COMBINATION_LIMIT == 100 and layer.plugin.serialize() == b""
-    assert layer.plugin.get_serialization_size() == 0 == layer.plugin.get_workspace_size([], [])
-    with pytest.raises(NotImplementedError):
-        layer.plugin.enqueue([], [], [], [], 0, 0)
+    assert isinstance(network.add_plugin_v3([x], [], Halving()), trt.IPluginV3Layer)
+    assert isinstance(network.add_plugin_v2([x], Old()), trt.IPluginV2Layer)
+    assert issubclass(trt.IPluginV2DynamicExt, trt.IPluginV2DynamicExtBase)
+    assert issubclass(trt.IPluginV3OneBuildV2, trt.IPluginV3OneBuild)
+    assert issubclass(trt.IPluginV3OneCore, trt.IPluginCapability)
+    assert issubclass(trt.IPluginCreatorV3One, trt.IPluginCreatorInterface)
+    build = trt.IPluginV3OneBuildV2()
+    assert build.get_aliased_input(0) == -1 and build.DEFAULT_FORMAT_COMBINATION_LIMIT == 100
 
 
 def test_arithmetic_on_sizes() -> None:

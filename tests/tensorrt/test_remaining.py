@@ -80,6 +80,38 @@ def test_platforms_and_devices() -> None:
         assert network.builder.platform_has_fast_int8
 
 
+def test_memory_of_a_build_is_told() -> None:
+    network, log = relu_network()
+    config = network.builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.MONITOR_MEMORY)
+    assert network.builder.build_serialized_network(network, config) is not None
+    assert any("MiB" in m for s, m in log.messages if s is trt.Logger.INFO)
+
+
+def test_nothing_hides_a_number_that_is_none() -> None:
+    network, _ = new_network()
+    x = network.add_input("x", trt.float32, (4,))
+    zero = network.add_constant((1,), np.zeros(1, np.float32)).get_output(0)
+    E = trt.ElementWiseOperation
+    made = {
+        "product": network.add_elementwise(x, zero, E.PROD),
+        "difference": network.add_elementwise(x, x, E.SUB),
+        "ratio": network.add_elementwise(x, x, E.DIV),
+    }
+    for name, layer in made.items():
+        layer.get_output(0).name = name
+        network.mark_output(layer.get_output(0))
+    config = network.builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.STRICT_NANS)
+    data = network.builder.build_serialized_network(network, config)
+    a = np.array([1, 0, np.inf, np.nan], np.float32)
+    outputs = braze.Engine.from_bytes(data)({"x": a})
+    with np.errstate(all="ignore"):
+        wanted = {"product": a * np.float32(0), "difference": a - a, "ratio": a / a}
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(outputs[name], array)
+
+
 def test_models_with_weights_elsewhere_are_parsed_as_others() -> None:
     network, log = new_network()
     parser = trt.OnnxParser(network, log)

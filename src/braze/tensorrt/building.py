@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,10 +21,11 @@ from braze.tensorrt.enums_build import (
     RuntimePlatform,
 )
 from braze.tensorrt.enums_runtime import TensorFormat
-from braze.tensorrt.layers_plugin import refuse_plugins
+from braze.tensorrt.logger import Severity
 from braze.tensorrt.lowering import Lowering
 from braze.tensorrt.model import NamedModel, to_model
 from braze.tensorrt.optimization_profile import IOptimizationProfile
+from braze.tensorrt.plugin_runs import marked
 from braze.tensorrt.rebuild import refit_part
 from braze.tensorrt.record import KEY, EngineRecord, Triple
 from braze.tensorrt.selection import report
@@ -53,7 +55,6 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     failures = lowering.failures(network._layers)
     if failures:
         raise failures[0]
-    refuse_plugins(network._layers)
     model = to_model(lowering)
     record = model.record
     if wants_int8(network, config):
@@ -62,8 +63,10 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
         "target": default_target(),
         "precision": "tf32" if config.get_flag(BuilderFlag.TF32) else "fp32",
         "optimization_level": min(config.builder_optimization_level, 5),
-        "debug": ["*"] if network._unfused_debug else model.debug,
+        "debug": ["*"] if network._unfused_debug else [*model.debug, *told_of(model)],
     }
+    if model.plugins and options["target"].startswith("cuda"):
+        raise ConfigError("plugins run on the host; build for a CPU, or say them in layers")
     cache = None if config.get_flag(BuilderFlag.DISABLE_TIMING_CACHE) else config._cache
     known = len(cache or ())
     with nullcontext() if cache is None else cache.as_file() as path:
@@ -74,14 +77,25 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     if config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS) and len(cache or ()) > known:
         raise ConfigError("tactics had to be measured that the timing cache does not have")
     if config.algorithm_selector is not None:
-        report(config.algorithm_selector, plan.record["decisions"])
+        strict = config.get_flag(BuilderFlag.REJECT_EMPTY_ALGORITHMS)
+        report(config.algorithm_selector, plan.record["decisions"], strict)
+    if config.get_flag(BuilderFlag.MONITOR_MEMORY):
+        kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        network._say(Severity.INFO, f"the process has used {kilobytes / 1024:.0f} MiB at most")
     about = describe(network, config, model, options)
     refits = {f for f in _REFITS if config.get_flag(f)}
     if refits:
-        marked = refits == {BuilderFlag.REFIT_INDIVIDUAL}
-        about.update(refit_part(network, lowering, replace(model, record=record), marked))
+        single = refits == {BuilderFlag.REFIT_INDIVIDUAL}
+        about.update(refit_part(network, lowering, replace(model, record=record), single))
     plan = replace(plan, record={**plan.record, KEY: about})
-    return IHostMemory(to_bytes(plan))
+    data = to_bytes(plan)
+    return IHostMemory(marked(data) if model.plugins else data)
+
+
+def told_of(model: NamedModel) -> list[str]:
+    """The tensors that a run must tell plugins of."""
+    ends = [e for p in model.plugins for e in (*p["inputs"], *p["outputs"])]
+    return [e["debug"] for e in ends if "debug" in e]
 
 
 def check(network: INetworkDefinition, config: IBuilderConfig) -> None:
@@ -178,6 +192,7 @@ def describe(
         implicit_batch=network.has_implicit_batch_dimension,
         max_batch_size=network.builder.max_batch_size,
         debug=model.debug,
+        plugins=model.plugins,
         unfused_debug=network._unfused_debug,
         options=options,
     )

@@ -77,7 +77,8 @@ class ContextRun:
         run = self._prepare(where, handle)
         if run is None:
             return False
-        waits = run.listeners.profiler is not None or run.late or run.listeners.debug_names
+        hears = run.listeners.profiler is not None or run.plugins is not None
+        waits = hears or run.late or run.listeners.debug_names
         try:
             if waits:  # what hears of the run is called by this thread, before this call returns
                 if not self._finish(where, run):
@@ -180,6 +181,7 @@ class ContextRun:
             ),
             stream,
             self._device,
+            self._engine.plugins,
         )
         if self.profiler is not None and not self.enqueue_emits_profile:
             self._unreported = run

@@ -34,6 +34,7 @@ class Said:
     nodes: list[NodeRecord] = field(default_factory=list)
     constants: dict[str, TensorRecord | Unreadable] = field(default_factory=dict)
     failure: BrazeError | None = None
+    plugin: dict[str, Any] | None = None  # where it is one: what it reads and fills
 
 
 class Emitter:

@@ -26,6 +26,7 @@ from braze.tensorrt.enums_runtime import (
 from braze.tensorrt.format_text import format_text
 from braze.tensorrt.legacy_engine import LegacyEngine
 from braze.tensorrt.logger import ILogger
+from braze.tensorrt.plugin_runs import EnginePlugins, marked
 from braze.tensorrt.recorder import IErrorRecorder, Reporter
 from braze.tensorrt.runtime_config import IRuntimeConfig, ISerializationConfig
 from braze.tensorrt.tensor_table import TensorEntry, TensorTable, read_table
@@ -50,6 +51,8 @@ class ICudaEngine(EngineWeights, LegacyEngine):
         """Be this engine: at first, and after its weights changed."""
         self._engine = engine
         self._table = read_table(engine.plan)
+        entries = self._table.record.get("plugins", ())
+        self._plugins = EnginePlugins(entries) if entries else None
 
     def renew(self, engine: core.Engine) -> None:
         """Go on with other weights; contexts keep their shapes and addresses."""
@@ -68,6 +71,11 @@ class ICudaEngine(EngineWeights, LegacyEngine):
     def table(self) -> TensorTable:
         """Its tensors and profiles."""
         return self._table
+
+    @property
+    def plugins(self) -> EnginePlugins | None:
+        """Its plugins, where it has any."""
+        return self._plugins
 
     @property
     def reporter(self) -> Reporter:
@@ -292,7 +300,8 @@ class ICudaEngine(EngineWeights, LegacyEngine):
 
     def serialize(self) -> IHostMemory:
         """The engine as bytes."""
-        return IHostMemory(self._engine.to_bytes())
+        data = self._engine.to_bytes()
+        return IHostMemory(data if self._plugins is None else marked(data))
 
     def create_serialization_config(self) -> ISerializationConfig:
         """How to write it."""

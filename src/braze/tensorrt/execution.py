@@ -17,6 +17,7 @@ from braze.tensorrt.debug import IDebugListener
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.dtypes import from_core
 from braze.tensorrt.enums_runtime import TensorLocation
+from braze.tensorrt.plugin_runs import EnginePlugins, PluginRun
 from braze.tensorrt.profiler import IProfiler
 from braze.tensorrt.tensor_table import TensorEntry
 
@@ -47,6 +48,7 @@ class Run:
     listeners: Listeners
     stream: int
     device: HostDevice
+    plugins: EnginePlugins | None = None
 
     def __call__(self) -> None:
         """Run; raises what the runtime or a listener raised."""
@@ -70,20 +72,25 @@ class Run:
                 spent[step] += nanoseconds
 
             options.profile = PROFILE_FN(note)
-        if self.listeners.debug is not None and self.listeners.debug_names:
+        if self.plugins is not None or self.listeners.debug_names:
             options.debug = DEBUG_FN(self._debug_hook(self.listeners.debug, errors))
         if self.late:
             options.allocate = ALLOCATE_FN(self._allocate_hook(errors))
         return options, spent
 
-    def _debug_hook(self, listener: IDebugListener, errors: list[BaseException]) -> Any:
+    def _debug_hook(self, listener: IDebugListener | None, errors: list[BaseException]) -> Any:
         rows, wanted = self.engine.debug_tensors, self.listeners.debug_names
+        plugins = None if self.plugins is None else PluginRun(self.plugins, self.stream)
 
         def tell(_user: Any, index: int, data: int, dims: Any, rank: int, size: int) -> None:
             row = rows[index]
-            if row.name not in wanted or errors:
+            if errors:
                 return
             try:
+                if plugins is not None:
+                    plugins.tell(row.name, data, tuple(dims[:rank]))
+                if row.name not in wanted or listener is None:
+                    return
                 dtype = from_core(row.dtype, f"debug tensor {row.name!r}")
                 shape = Dims(tuple(dims[:rank]))
                 where = TensorLocation.DEVICE

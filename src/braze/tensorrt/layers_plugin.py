@@ -1,17 +1,23 @@
-"""Plugins as layers: their outputs have types and sizes; what they compute, no engine can call."""
+"""Plugins as layers.
+
+A plugin runs in Python, in the midst of a run: the engine tells of its inputs, and of tensors in
+place of its outputs that other kernels have made as large, which the plugin then fills (see
+`plugin_runs.py`). What is told of is made by running sums along an axis of one element: they keep
+every number, and no other kernel takes them in.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
 
 from braze.core.dims import Dim
-from braze.core.errors import UnsupportedOpError
-from braze.ir.graph import TensorType
 from braze.tensorrt.adding import Adding
-from braze.tensorrt.dtypes import core_type
 from braze.tensorrt.enums_layers import LayerType
 from braze.tensorrt.enums_plugin import PluginCapabilityType
+from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.plugin_fields import DimsExprs, IDimensionExpr, IExprBuilder
 from braze.tensorrt.plugins import IPluginV3
@@ -20,10 +26,25 @@ from braze.tensorrt.tensor import ITensor
 if TYPE_CHECKING:
     from braze.tensorrt.emitter import Emitter
 
+# the type that tensors have on their way to and from a plugin
+CARRIERS: Final = {
+    DataType.FLOAT: DataType.FLOAT,
+    DataType.HALF: DataType.HALF,
+    DataType.BF16: DataType.FLOAT,
+    DataType.INT32: DataType.INT32,
+    DataType.INT64: DataType.INT64,
+    DataType.INT8: DataType.INT32,
+    DataType.UINT8: DataType.INT32,
+    DataType.BOOL: DataType.INT32,
+}
 
-class _PluginLayer(ILayer):
+
+class PluginLayer(ILayer):
+    """A plugin of any kind."""
+
     _plugin: Any
     _count: int
+    _shapes: int = 0  # inputs at the end that are sizes
 
     @property
     def plugin(self) -> Any:
@@ -31,29 +52,88 @@ class _PluginLayer(ILayer):
         return self._plugin
 
     def lower(self, emit: Emitter) -> None:
-        """Stand-ins: the types and sizes that the plugin tells."""
-        types = [emit.dtype(emit.input(i)) for i in range(self.num_inputs)]
-        sizes = []
-        for i in range(self.num_inputs):
-            shape = emit.type(emit.input(i)).shape
-            sizes.append(DimsExprs([_size(d) for d in shape]))
-        for index, (kind, dims) in enumerate(self._told(types, sizes)):
-            given = [dims[i].get_constant_value() for i in range(len(dims))]
-            shape = tuple(
-                d if d is not None else emit.lowering.builder.run_symbol("plugin", 0, 2**31 - 1)
-                for d in given
-            )
-            emit.stand_in(index, TensorType(core_type(kind), shape))
+        """What the plugin reads, and what it fills, as tensors that a run tells of."""
+        names = [emit.input(i) for i in range(self.num_inputs)]
+        types = [emit.dtype(n) for n in names]
+        sizes = [
+            DimsExprs([_size(d, i, k) for k, d in enumerate(emit.type(n).shape)])
+            for i, n in enumerate(names)
+        ]
+        told = self._told(types, sizes)
+        sources, parts = [], []
+        for name, kind in zip(names, types, strict=True):
+            constant = emit.lowering.builder.array(emit.value(name))
+            if constant is not None:
+                sources.append({"content": constant, "dtype": kind.name})
+                continue
+            seen = self._passed(emit, emit.cast(name, _carrier(emit, kind)))
+            sources.append({"debug": seen, "dtype": kind.name})
+            axes = emit.ints(range(emit.rank(seen)))
+            most = emit.node("ReduceMax", seen, axes, keepdims=0)
+            parts.append(emit.cast(most, DataType.FLOAT))
+        if not parts:
+            raise emit.wrong("its inputs are all constant; compute its outputs before")
+        order = parts[0]  # outputs are made of it, so that they come behind all inputs
+        for part in parts[1:]:
+            order = emit.node("Add", order, part)
+        targets = [
+            self._target(emit, i, kind, dims, order, names) for i, (kind, dims) in enumerate(told)
+        ]
+        emit.said.plugin = {"layer": self, "inputs": sources, "outputs": targets}
+
+    def _target(
+        self, emit: Emitter, index: int, kind: Any, dims: DimsExprs, order: str, names: list[str]
+    ) -> dict[str, Any]:
+        """An output: as large as it will be, its content of no meaning before the plugin ran."""
+        sizes = [dims[k] for k in range(len(dims))]
+        if any(s.how is None for s in sizes):
+            raise emit.wrong("sizes that a plugin finds in a run are not supported; give a bound")
+        vectors = [emit.ints([1]), *(_as_node(emit, s.how or [], names) for s in sizes)]
+        shape = emit.node("Concat", *vectors, axis=0)
+        # no two outputs are made alike, or they would be one
+        number = emit.constant(np.float32(1 + index + 16 * self._number))
+        own = emit.cast(emit.node("Add", order, number), _carrier(emit, kind))
+        made = self._passed(emit, emit.node("Expand", own, shape), first=False)
+        emit.give(index, emit.cast(emit.node("Squeeze", made, emit.ints([0])), kind))
+        return {"debug": made, "dtype": kind.name, "shape": [s.how for s in sizes]}
+
+    def _passed(self, emit: Emitter, x: str, first: bool = True) -> str:
+        """A tensor with an axis of one element in front, as a kernel of its own makes it."""
+        wide = emit.node("Unsqueeze", x, emit.ints([0])) if first else x
+        return emit.node("CumSum", wide, emit.constant(np.int64(0)))
 
     def _told(self, types: Any, sizes: Any) -> list[tuple[Any, DimsExprs]]:
         raise NotImplementedError
 
 
-def _size(d: Dim) -> IDimensionExpr:
-    return IDimensionExpr(d if isinstance(d, int) else None)
+def _carrier(emit: Emitter, kind: Any) -> DataType:
+    if kind not in CARRIERS:
+        raise emit.wrong(f"a plugin cannot have tensors of {kind}; cast them to HALF or FLOAT")
+    return CARRIERS[kind]
 
 
-class IPluginV2Layer(_PluginLayer):
+def _size(d: Dim, index: int, axis: int) -> IDimensionExpr:
+    return IDimensionExpr(d) if isinstance(d, int) else IDimensionExpr(None, ["axis", index, axis])
+
+
+def _as_node(emit: Emitter, how: Sequence[Any], names: list[str]) -> str:
+    """A size as a vector of one element."""
+    if how[0] == "const":
+        return emit.ints([how[1]])
+    if how[0] == "axis":
+        return emit.node("Gather", emit.shape_of(names[how[1]]), emit.ints([how[2]]), axis=0)
+    a, b = (_as_node(emit, part, names) for part in how[1:])
+    ops = {"SUM": "Add", "PROD": "Mul", "MAX": "Max", "MIN": "Min", "SUB": "Sub"}
+    if how[0] in ("FLOOR_DIV", "CEIL_DIV"):
+        if how[0] == "CEIL_DIV":
+            a = emit.node("Sub", emit.node("Add", a, b), emit.ints([1]))
+        return emit.node("Div", a, b)
+    if how[0] in ops:
+        return emit.node(ops[how[0]], a, b)
+    return emit.cast(emit.node("Equal" if how[0] == "EQUAL" else "Less", a, b), DataType.INT64)
+
+
+class IPluginV2Layer(PluginLayer):
     """A plugin of releases before 10."""
 
     layer_type, word = LayerType.PLUGIN_V2, "PluginV2"
@@ -66,11 +146,10 @@ class IPluginV2Layer(_PluginLayer):
         return made
 
 
-class IPluginV3Layer(_PluginLayer):
+class IPluginV3Layer(PluginLayer):
     """A plugin."""
 
     layer_type, word = LayerType.PLUGIN_V3, "PluginV3"
-    _shapes: int  # inputs at the end that are sizes
 
     def _told(self, types: Any, sizes: Any) -> list[tuple[Any, DimsExprs]]:
         build = self._plugin.get_capability_interface(PluginCapabilityType.BUILD)
@@ -80,18 +159,7 @@ class IPluginV3Layer(_PluginLayer):
         return list(zip(kinds, shapes, strict=True))
 
 
-_P = TypeVar("_P", bound=_PluginLayer)
-
-
-def refuse_plugins(layers: Sequence[ILayer]) -> None:
-    """Raise UnsupportedOpError where a network has plugins: engines cannot call Python."""
-    for layer in layers:
-        if isinstance(layer, _PluginLayer):
-            name = type(layer.plugin).__name__
-            raise UnsupportedOpError(
-                f"layer {layer.name!r}: plugin {name} runs in Python, which engines do not call "
-                "yet; say it in layers"
-            )
+_P = TypeVar("_P", bound=PluginLayer)
 
 
 class AddPlugin(Adding):
@@ -117,7 +185,7 @@ class AddPlugin(Adding):
 
     def add_plugin(self, *arguments: Any, **named: Any) -> None:
         """None: plugins of `tensorrt.plugin` are not supported."""
-        self._refuse("add_plugin is not supported; say what the plugin does in layers")
+        self._refuse("add_plugin is not supported; use add_plugin_v3, or say it in layers")
 
     def _plugin(
         self, kind: type[_P], inputs: Sequence[ITensor], plugin: Any, count: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from braze.tensorrt.flow_model import conditional, loop, outermost
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.layers_flow import ILoop, Region
 from braze.tensorrt.lowering import OPSET, Lowering
+from braze.tensorrt.plugin_building import kept_plugin
 from braze.tensorrt.renaming import renamed
 from braze.tensorrt.tensor import ITensor
 
@@ -35,13 +37,14 @@ class NamedModel:
     """The model, and which of its names stand for what.
 
     constants: names of initializers -> as the lowering calls them; debug: of tensors marked so;
-    tensors: those of the network.
+    tensors: those of the network; plugins: as an engine keeps them.
     """
 
     record: ModelRecord
     constants: dict[str, str] = field(default_factory=dict)
     debug: list[str] = field(default_factory=list)
     tensors: dict[ITensor, str] = field(default_factory=dict)
+    plugins: list[dict[str, Any]] = field(default_factory=list)
 
 
 def to_model(lowering: Lowering) -> NamedModel:
@@ -90,7 +93,12 @@ class _Model:
         tensors = {t: self.of(t) for x in network._layers for t in x._outputs}
         tensors |= {t: t.name for t in network._inputs}
         made = ModelRecord(opsets, graph, self.functions)
-        return NamedModel(made, self.sources, debug, tensors)
+        plugins = [
+            kept_plugin(part, partial(self._told_name, layer))
+            for layer in network._layers
+            if (part := lowering.said[layer._number].plugin) is not None
+        ]
+        return NamedModel(made, self.sources, debug, tensors, plugins)
 
     def _output(self, tensor: ITensor) -> None:
         """Name an output, by a node of its own where it has another type or is an input too."""
@@ -130,6 +138,11 @@ class _Model:
         nodes: list[NodeRecord] = []
         for region, part in parts:
             self._check_outputs(region, {*part, *region.entries})
+            if any(self.lowering.said[x._number].plugin is not None for x in part):
+                raise ModelError(
+                    f"{region.word.lower()} {region.name!r} has a plugin in it, which runs outside "
+                    "alone; take it out"
+                )
         for layer in layers:
             if layer not in inside:
                 nodes += self._said(layer)
@@ -177,6 +190,11 @@ class _Model:
     def _speaks_same(self, layer: ILayer) -> bool:
         opsets = self.network._opsets
         return opsets is None or opsets.get("") == OPSET or layer.is_parsed
+
+    def _told_name(self, layer: ILayer, name: str) -> str:
+        """What a run calls a tensor within a layer."""
+        prefix = "" if self._speaks_same(layer) else f"{layer.name}/"
+        return prefix + self.names[name]
 
     def _as_function(self, layer: ILayer, nodes: list[NodeRecord]) -> list[NodeRecord]:
         """The nodes of a layer as a function, which says its own opset."""

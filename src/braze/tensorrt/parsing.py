@@ -15,6 +15,7 @@ from braze.tensorrt.dtypes import closest
 from braze.tensorrt.enums_build import ErrorCode
 from braze.tensorrt.onnx_layer import InputFailedError, OnnxLayer
 from braze.tensorrt.parser_error import ParserError, code_of
+from braze.tensorrt.plugin_nodes import add_plugin_node, creator_of
 from braze.tensorrt.tensor import ITensor
 from braze.tensorrt.weights import Weights
 
@@ -51,6 +52,11 @@ def fill_network(
     places = {id(n): i for i, n in enumerate(graph.nodes)}
     numbers: dict[int, int] = {}
     for node in order_nodes(graph.nodes, wanted, is_defined, "the graph"):
+        creator = creator_of(node)
+        if creator is not None:
+            made = add_plugin_node(network, node, creator, tensors, graph.initializers)
+            tensors |= dict(zip(node.outputs, made._outputs, strict=False))
+            continue
         layer = OnnxLayer(network, node, tensors, graph.initializers)
         outputs = [o for o in node.outputs if o]
         network._append(layer, node.name, outputs)

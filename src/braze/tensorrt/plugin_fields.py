@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -104,10 +104,15 @@ class DynamicPluginTensorDesc:
 
 
 class IDimensionExpr:
-    """A size: a number, or one that only the run knows (None)."""
+    """A size: a number, or one that only the run knows.
 
-    def __init__(self, value: int | None, sizes: bool = False) -> None:
+    how: where it comes from, as JSON holds it: ["const", n], ["axis", input, axis], or the name of
+    a DimensionOperation and two of these; None for what the plugin itself gives.
+    """
+
+    def __init__(self, value: int | None, how: list[Any] | None = None, sizes: bool = False):
         self._value, self._sizes = value, sizes
+        self.how = ["const", value] if how is None and value is not None else how
 
     def is_constant(self) -> bool:
         """Whether it is a number."""
@@ -157,7 +162,10 @@ class IExprBuilder:
         """An operation on two sizes."""
         kind = member(DimensionOperation)(op, "operation")
         a, b = first.get_constant_value(), second.get_constant_value()
-        return IDimensionExpr(None if a is None or b is None else int(_OPERATIONS[kind](a, b)))
+        known = None if a is None or b is None else int(_OPERATIONS[kind](a, b))
+        if known is not None or first.how is None or second.how is None:
+            return IDimensionExpr(known)
+        return IDimensionExpr(None, [kind.name, first.how, second.how])
 
     def declare_size_tensor(
         self, output_index: int, opt: IDimensionExpr, upper: IDimensionExpr
@@ -179,6 +187,16 @@ _OPERATIONS: Final[dict[DimensionOperation, Any]] = {
     _O.FLOOR_DIV: lambda a, b: a // b,
     _O.CEIL_DIV: lambda a, b: -(-a // b),
 }
+
+
+def evaluate(how: Sequence[Any], shapes: Sequence[Sequence[int]]) -> int:
+    """A size (`IDimensionExpr.how`) for shapes of the inputs."""
+    if how[0] == "const":
+        return int(how[1])
+    if how[0] == "axis":
+        return int(shapes[how[1]][how[2]])
+    a, b = (evaluate(part, shapes) for part in how[1:])
+    return int(_OPERATIONS[DimensionOperation[how[0]]](a, b))
 
 
 class ISymExpr:

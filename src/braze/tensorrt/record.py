@@ -37,9 +37,9 @@ class EngineRecord(TypedDict, total=False):
     tensor, where not LINEAR; profiles, values: per profile, (min, opt, max) of shapes and contents
     by input; flags: of IBuilderConfig; metadata: notes by layer; implicit_batch: whether the first
     axis of all tensors is none of the network's, and max_batch_size its most; debug: tensors marked
-    for debugging; options: keyword arguments of `braze.compile` but shapes; weights, model: where a
-    refit is possible, the model as ONNX in base64; stripped_bytes: of weights that are not in the
-    engine.
+    for debugging; plugins: what `plugin_building.kept_plugin` keeps; options: keyword arguments of
+    `braze.compile` but shapes; weights, model: where a refit is possible, the model as ONNX in
+    base64; stripped_bytes: of weights that are not in the engine.
     """
 
     name: str
@@ -59,6 +59,7 @@ class EngineRecord(TypedDict, total=False):
     max_batch_size: int
     debug: Sequence[str]
     unfused_debug: bool
+    plugins: Sequence[dict[str, Any]]
     options: dict[str, Any]
     weights: Sequence[WeightsEntry]
     model: str

@@ -12,6 +12,7 @@ from braze.tensorrt.deprecation import Scoped
 from braze.tensorrt.engine import ICudaEngine
 from braze.tensorrt.enums_runtime import TempfileControlFlag
 from braze.tensorrt.logger import ILogger
+from braze.tensorrt.plugin_runs import unmarked
 from braze.tensorrt.recorder import IErrorRecorder, Reporter
 from braze.tensorrt.stream_io import IStreamReader, IStreamReaderV2, read_all
 
@@ -56,7 +57,7 @@ class Runtime(Scoped):
     def deserialize_cuda_engine(self, serialized_engine: Any) -> ICudaEngine | None:
         """The engine in bytes, or in what a stream reader gives; None with an error reported."""
         try:
-            engine = core.Engine.from_bytes(_bytes_of(serialized_engine))
+            engine = core.Engine.from_bytes(unmarked(_bytes_of(serialized_engine)))
             return ICudaEngine(engine, self.logger, self._reporter.recorder)
         except (BrazeError, MemoryError) as e:
             self._reporter.raised(WHERE, e)

@@ -11,16 +11,16 @@ from braze.tensorrt.algorithms import IAlgorithm, IAlgorithmContext, IAlgorithmV
 _WORD = (1 << 63) - 1
 
 
-def report(selector: Any, decisions: Sequence[Mapping[str, Any]]) -> None:
+def report(selector: Any, decisions: Sequence[Mapping[str, Any]], must_take: bool) -> None:
     """Offer a selector the tactic of each kernel, the only one there is by then, and report all.
 
-    Raises ConfigError where it takes none.
+    must_take (REJECT_EMPTY_ALGORITHMS): raises ConfigError where it takes none.
     """
     chosen = [d for d in decisions if d.get("kind") == "tactic"]
     contexts = [IAlgorithmContext(str(d["name"])) for d in chosen]
     algorithms = [_algorithm(d) for d in chosen]
     for context, algorithm in zip(contexts, algorithms, strict=True):
-        if not list(selector.select_algorithms(context, [algorithm])):
+        if not list(selector.select_algorithms(context, [algorithm])) and must_take:
             raise ConfigError(
                 f"the algorithm selector takes no tactic for {context.name!r}; choose by an "
                 "editable timing cache"
