@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,28 @@ def test_memory_that_was_freed() -> None:
     device.free(d_y)
     assert watched.context.execute_v2([8, 16]) is False
     watched.told(ARGUMENT, "Tensor x takes 32 bytes at 0x8")
+
+
+def test_outputs_in_memory_that_is_read_only(tmp_path: Path) -> None:
+    watched = Watched(static_engine())
+    (tmp_path / "y").write_bytes(b"\0" * 4096)
+    y = np.memmap(tmp_path / "y", np.float32, "r")
+    assert watched.context.execute_v2([X.ctypes.data, y.ctypes.data]) is False
+    watched.told(ARGUMENT, "Tensor y takes 24 bytes")
+    assert watched.context.execute_v2([y.ctypes.data, Y.ctypes.data])
+
+
+class Raising(trt.ILogger):
+    def __init__(self) -> None:
+        trt.ILogger.__init__(self)
+
+    def log(self, severity: Any, msg: str) -> None:
+        raise ValueError("logger")
+
+
+def test_loggers_that_raise(capsys: pytest.CaptureFixture[str]) -> None:
+    assert trt.Runtime(Raising()).deserialize_cuda_engine(b"no engine") is None
+    assert capsys.readouterr().err == "[ERROR] Exception caught in log(): logger\n"
 
 
 def test_streams_that_are_none() -> None:

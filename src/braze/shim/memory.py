@@ -103,6 +103,23 @@ def is_mapped(address: int, size: int) -> bool:
     return bool(found == 0 or ctypes.get_errno() not in (errno.ENOMEM, errno.EINVAL))
 
 
+def is_writable(address: int, size: int) -> bool:
+    """Whether every page of the range may be written, as the system lists them."""
+    at, end = address, address + size
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            place, rights = line.split(maxsplit=2)[:2]
+            first, _, last = place.partition("-")
+            if int(last, 16) <= at:
+                continue
+            if int(first, 16) > at or "w" not in rights:
+                return False
+            at = int(last, 16)
+            if at >= end:
+                return True
+    return at >= end
+
+
 def copy(target: int, source: int, size: int) -> None:
     """Copy `size` bytes between addresses that were checked; they may overlap."""
     if size:

@@ -45,6 +45,7 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
         self._profile = index
         self._addresses: dict[str, int] = {}
         self._shapes = {t.name: t.shape for t in self._engine.table.inputs}
+        self._told: dict[str, tuple[int, ...]] = {}
 
     def renew(self) -> None:
         """Go on with the engine as it is now; raises what the core raises."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from braze.core.dims import evaluate
 from braze.core.errors import BrazeError
@@ -11,6 +11,7 @@ from braze.runtime.context import ExecutionContext
 from braze.runtime.native import check
 from braze.shim.device import HostDevice
 from braze.shim.errors import DeviceError
+from braze.shim.memory import is_writable
 from braze.tensorrt.allocator import IOutputAllocator
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.enums_runtime import ErrorCodeTRT
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from braze.tensorrt.profiler import IProfiler
 
 Shape = tuple[int, ...]
+MOST_KNOWN: Final = 1024  # addresses of outputs that are known to be writable
 
 
 class ContextRun:
@@ -35,6 +37,7 @@ class ContextRun:
     _core: ExecutionContext
     _profile: int
     _shapes: dict[str, Shape]
+    _told: dict[str, Shape]  # those that the core knows
     _addresses: dict[str, int]
     _allocators: dict[str, IOutputAllocator]
     _listener: IDebugListener | None
@@ -53,6 +56,7 @@ class ContextRun:
     def _init_runs(self) -> None:
         self._contents: dict[str, Any] = {}
         self._unreported: Run | None = None
+        self._written: set[tuple[int, int]] = set()
 
     def execute_async_v3(self, stream_handle: int) -> bool:
         """Run on a stream with the shapes and addresses set; False where that cannot be."""
@@ -169,7 +173,7 @@ class ContextRun:
             self._core,
             self._engine.core.loaded,
             table.tensors,
-            [s.name for s in self._engine.core.plan.every_step],
+            self._engine.step_names,
             tuple(self._shapes[t.name] for t in table.inputs),
             places,
             late,
@@ -221,7 +225,10 @@ class ContextRun:
         return places, late
 
     def _usable(self, entry: TensorEntry, address: int, size: int, where: str) -> bool:
-        if self._engine.core.on_gpu or self._device.memory.usable(address, size):
+        if self._engine.core.on_gpu or (
+            self._device.memory.usable(address, size)
+            and (entry.is_input or self._may_write(address, size))
+        ):
             return True
         self._reporter.error(
             where,
@@ -231,14 +238,28 @@ class ContextRun:
         )
         return False
 
+    def _may_write(self, address: int, size: int) -> bool:
+        """Whether an output may lie there: memory of the device, or what was looked up before."""
+        if self._device.memory.room(address) is not None or (address, size) in self._written:
+            return True
+        if not size or not is_writable(address, size):
+            return not size
+        if len(self._written) > MOST_KNOWN:
+            self._written.clear()
+        self._written.add((address, size))
+        return True
+
     # ---- shapes by the core -------------------------------------------------------------
 
     def _infer(self) -> None:
         """Let the core know the shapes of the inputs; raises what it raises."""
+        if self._told == self._shapes:
+            return
         for name, shape in self._shapes.items():
             self._core.set_input_shape(name, shape)
         for t in self._engine.table.outputs:
             self._core.shape(t.name)
+        self._told = dict(self._shapes)
 
     def _shape(self, entry: TensorEntry) -> Shape:
         """The shape now; -1 where it is not known.

@@ -53,6 +53,7 @@ class ICudaEngine(EngineWeights, LegacyEngine):
         self._table = read_table(engine.plan)
         entries = self._table.record.get("plugins", ())
         self._plugins = EnginePlugins(entries) if entries else None
+        self.step_names = [step.name for step in engine.plan.every_step]
 
     def renew(self, engine: core.Engine) -> None:
         """Go on with other weights; contexts keep their shapes and addresses."""
@@ -104,7 +105,7 @@ class ICudaEngine(EngineWeights, LegacyEngine):
     @property
     def num_layers(self) -> int:
         """How many steps a run has."""
-        return len(self._engine.plan.every_step)
+        return len(self.step_names)
 
     @property
     def num_optimization_profiles(self) -> int:

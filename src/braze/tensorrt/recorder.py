@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
 from typing import ClassVar, Final
 
 from braze.core.errors import (
@@ -85,10 +85,16 @@ class Reporter:
         """Report one error; `where` is the call as C++ names it, `IRuntime::…`."""
         kind = _KINDS.get(code, "Internal Error")
         message = f"{where}: Error Code {int(code)}: {kind} ({text})"
-        self.logger.log(ILogger.ERROR, message)
+        # what loggers and recorders of scripts raise must not hide the error
+        try:
+            self.logger.log(ILogger.ERROR, message)
+        except Exception as e:
+            print(f"[ERROR] Exception caught in log(): {e}", file=sys.stderr)
         if self.recorder is not None:
-            with suppress(Exception):  # a recorder's own failure must not hide the error
+            try:
                 self.recorder.report_error(code, message)
+            except Exception as e:
+                print(f"[ERROR] Exception caught in report_error(): {e}", file=sys.stderr)
 
     def wrong(self, where: str, text: str) -> None:
         """Report wrong use."""
