@@ -15,7 +15,7 @@ REFUSED: Final = "refused"
 _TYPES: Final = "allows a type; networks keep the types they say, so nothing has to change"
 _KERNELS: Final = "for kernels or libraries of NVIDIA; braze chooses among its own"
 _DLA: Final = "there is no DLA"
-_QUICK: Final = "plugins of tensorrt.plugin are not run; derive from IPluginV3"
+_KERNEL: Final = "kernels that plugins bring are not launched; functions in Python are"
 _OLD: Final = "plugins tell sizes as IPluginV2DynamicExt does, or as IPluginV3"
 _KEPT: Final = "taken; nothing here depends on it"
 _MEMORY: Final = "braze allocates by itself"
@@ -68,7 +68,7 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("EngineCapability.DLA_STANDALONE", REFUSED, _DLA),
     ("DeviceType.DLA", REFUSED, _DLA),
     ("RuntimePlatform.WINDOWS_AMD64", REFUSED, "engines are for the platform they are built on"),
-    ("NetworkDefinitionCreationFlag.PREFER*", ACCEPTED, _QUICK),
+    ("NetworkDefinitionCreationFlag.PREFER_AOT*", ACCEPTED, _KERNEL),
     ("OnnxParserFlag*", ACCEPTED, "no flag changes what is parsed"),
     ("IAlgorithm.timing_msec", ACCEPTED, _TOLD),
     ("IAlgorithm.workspace_size", ACCEPTED, _TOLD),
@@ -80,13 +80,11 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("TensorFormat.*", REFUSED, "inputs and outputs are linear; allow LINEAR among the formats"),
     # --- plugins ---
     ("IExprBuilder.declare_size_tensor", REFUSED, "a plugin tells its sizes before it runs"),
-    ("INetworkDefinition.add_plugin", REFUSED, _QUICK),
     ("IPluginRegistry.*load_library", REFUSED, "plugins compiled for TensorRT cannot be called"),
     ("IPluginRegistry.deregister_library", ACCEPTED, "no library is ever loaded"),
     ("IPluginRegistry*", "", ""),
     ("IPluginResource*", "", ""),
-    ("IPluginV3Quick*", ACCEPTED, _QUICK),
-    ("IPluginCreatorV3Quick*", ACCEPTED, _QUICK),
+    ("IPluginV3QuickAOT*", ACCEPTED, _KERNEL),
     ("IPluginV2Ext*", REFUSED, _OLD),
     ("IPluginV2", REFUSED, _OLD),
     ("IPluginV2.num_outputs", "", ""),
@@ -104,11 +102,11 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("IPluginV3OneBuild.metadata_string", ACCEPTED, _KEPT),
     ("IPluginV3OneBuild.timing_cache_id", ACCEPTED, _KEPT),
     ("IPluginV3OneBuildV2.get_aliased_input", ACCEPTED, "outputs have memory of their own"),
-    ("PluginArg*", ACCEPTED, _QUICK),
-    ("PluginCreatorVersion*", ACCEPTED, _QUICK),
-    ("QuickPlugin*", ACCEPTED, _QUICK),
-    ("KernelLaunchParams*", ACCEPTED, _QUICK),
-    ("ISymExpr*", ACCEPTED, _QUICK),
+    ("PluginArg*", ACCEPTED, _KERNEL),
+    ("PluginCreatorVersion*", ACCEPTED, _KERNEL),
+    ("QuickPlugin*", ACCEPTED, _KERNEL),
+    ("KernelLaunchParams*", ACCEPTED, _KERNEL),
+    ("ISymExpr*", ACCEPTED, _KERNEL),
     # --- runs ---
     ("IExecutionContext.nvtx_verbosity", ACCEPTED, "there are no NVTX ranges"),
     ("IExecutionContext.persistent_cache_limit", ACCEPTED, _KERNELS),

@@ -217,6 +217,8 @@ __all__ += [*enums.__all__, *_HOME_OF]  # noqa: PLE0604 - strings, all
 
 def __getattr__(name: str) -> Any:
     """Import the home of a name when it is first asked for."""
+    if name == "plugin":  # a module of this package, which TensorRT's imports by itself
+        return importlib.import_module("braze.tensorrt.plugin")
     if name not in _HOME_OF:
         raise AttributeError(f"module 'tensorrt' has no attribute {name!r}")
     home = importlib.import_module(f"braze.tensorrt.{_HOME_OF[name]}")

@@ -21,6 +21,7 @@ from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.plugin_fields import DimsExprs, IDimensionExpr, IExprBuilder
 from braze.tensorrt.plugins import IPluginV3
+from braze.tensorrt.quick_plugin import QuickPlugin
 from braze.tensorrt.tensor import ITensor
 
 if TYPE_CHECKING:
@@ -154,6 +155,8 @@ class IPluginV3Layer(PluginLayer):
     def _told(self, types: Any, sizes: Any) -> list[tuple[Any, DimsExprs]]:
         build = self._plugin.get_capability_interface(PluginCapabilityType.BUILD)
         count = len(sizes) - self._shapes
+        if isinstance(build, QuickPlugin):
+            build.tell(types, sizes)
         kinds = build.get_output_data_types(types[:count])
         shapes = build.get_output_shapes(sizes[:count], sizes[count:], IExprBuilder())
         return list(zip(kinds, shapes, strict=True))
@@ -183,9 +186,20 @@ class AddPlugin(Adding):
             return None
         return self._plugin(IPluginV2Layer, inputs, plugin, int(plugin.num_outputs))
 
-    def add_plugin(self, *arguments: Any, **named: Any) -> None:
-        """None: plugins of `tensorrt.plugin` are not supported."""
-        self._refuse("add_plugin is not supported; use add_plugin_v3, or say it in layers")
+    def add_plugin(
+        self, call: tuple[Sequence[ITensor], Any], aot: bool = False
+    ) -> IPluginV3Layer | None:
+        """What a function of `tensorrt.plugin.op` gives: tensors, and the plugin that takes them.
+
+        aot: asks for a kernel of a GPU, which no engine here launches.
+        """
+        if not isinstance(call, tuple) or len(call) != 2 or not isinstance(call[1], QuickPlugin):
+            raise TypeError(f"add_plugin: a call of tensorrt.plugin.op is expected, not {call!r}")
+        if aot:
+            self._refuse("add_plugin: kernels of plugins are not launched; use `impl`")
+            return None
+        inputs, plugin = call
+        return self._plugin(IPluginV3Layer, inputs, plugin, plugin.count(inputs))
 
     def _plugin(
         self, kind: type[_P], inputs: Sequence[ITensor], plugin: Any, count: int

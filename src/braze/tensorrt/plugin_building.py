@@ -14,6 +14,7 @@ from braze.tensorrt.enums_plugin import PluginCapabilityType
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layers_plugin import IPluginV3Layer, PluginLayer
 from braze.tensorrt.plugin_fields import DynamicPluginTensorDesc, PluginTensorDesc
+from braze.tensorrt.quick_plugin import QuickPlugin
 
 C = PluginCapabilityType
 
@@ -57,6 +58,9 @@ def _kept_v3(layer: PluginLayer, inputs: list[Any], outputs: list[Any]) -> dict[
     core, build, runtime = (
         plugin.get_capability_interface(k) for k in (C.CORE, C.BUILD, C.RUNTIME)
     )
+    refusal = build.check() if isinstance(build, QuickPlugin) else None
+    if refusal is not None:
+        raise ConfigError(f"layer {layer.name!r}: plugin {core.plugin_name!r}: {refusal}")
     _check_formats(layer, build, [*inputs, *outputs], len(inputs))
     build.configure_plugin(inputs, outputs)
     tactics = list(build.get_valid_tactics() or ())

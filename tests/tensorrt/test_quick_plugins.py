@@ -1,0 +1,170 @@
+"""`tensorrt.plugin`: plugins as functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import braze.tensorrt as trt
+import braze.tensorrt.plugin as trtp
+from tests.tensorrt.networks import floats, new_network, plan_of
+from tests.tensorrt.test_plugins import run_engine
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Any:
+    """The registry as it was, after a test."""
+    registry = trt.get_plugin_registry()
+    before = list(registry.all_creators)
+    yield
+    for creator in registry.all_creators:
+        if creator not in before:
+            registry.deregister_creator(creator)
+
+
+def define_pad() -> list[Any]:
+    """Pads around the last axis; what the implementation is called with goes into the list."""
+    seen: list[Any] = []
+
+    @trtp.register("own::pad")
+    def describe(x: trtp.TensorDesc, pads: np.ndarray, name: str, twice: bool = False) -> Any:
+        out = x.like()
+        assert out.ndim == x.ndim and len(out.shape_expr) == x.ndim
+        out.shape_expr[1] = x.shape_expr[1] + int(pads[0]) + int(pads[1])
+        return out, trtp.from_shape_expr((x.shape_expr[0], 1), dtype=trt.int32)
+
+    @trtp.autotune("own::pad")
+    def tune(x: trtp.TensorDesc, outputs: Any) -> list[Any]:
+        assert x.dtype is trt.float32 and outputs[1].dtype is trt.int32
+        return [
+            trtp.AutoTuneCombination("FP16, FP16, INT32"),
+            trtp.AutoTuneCombination("FP32|FP16, FP32|FP16, INT32", "LINEAR", [4, 5]),
+        ]
+
+    @trtp.impl("own::pad")
+    def run(
+        x: Any, pads: Any, name: str, twice: bool, outputs: Any, stream: int, tactic: int
+    ) -> None:
+        seen.append((x.shape, pads.tolist(), name, twice, stream, tactic, x.dtype, x.numel()))
+        assert x.data_ptr and x.strides == (x.shape[1], 1)
+        y, rows = (np.asarray(o) for o in outputs)
+        y[...] = np.pad(np.asarray(x), ((0, 0), tuple(pads))) * (2 if twice else 1)
+        rows[...] = np.arange(len(rows))[:, None]
+
+    return seen
+
+
+def test_functions_run_as_plugins() -> None:
+    seen = define_pad()
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (-1, 4))
+    before = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
+    pads = np.array([1, 2], np.int32)
+    layer = network.add_plugin(trtp.op.own.pad(before, pads, name="p", twice=True))
+    assert network[1].type is trt.LayerType.PLUGIN_V3 and layer.num_outputs == 2
+    creator = trt.get_plugin_registry().get_creator("pad", "1", "own")
+    assert isinstance(creator, trt.IPluginCreatorV3Quick) and creator.name == "pad"
+    parts = (trt.IPluginV3QuickCore, trt.IPluginV3QuickBuild, trt.IPluginV3QuickRuntime)
+    assert all(isinstance(layer.plugin, part) for part in parts)
+    assert tuple(layer.get_output(0).shape) == (-1, 7) and layer.get_output(1).dtype is trt.int32
+    y = network.add_unary(layer.get_output(0), trt.UnaryOperation.NEG).get_output(0)
+    for name, tensor in (("y", y), ("rows", layer.get_output(1))):
+        tensor.name = name
+        network.mark_output(tensor)
+    data = plan_of(network, {"x": ((1, 4), (3, 4), (6, 4))})
+    assert data is not None, log.errors
+    a = floats(5, 4)
+    made = {"y": np.zeros((5, 7), np.float32), "rows": np.zeros((5, 1), np.int32)}
+    run_engine(data, {"x": a}, made)
+    wanted = -2 * np.pad(np.maximum(a, 0), ((0, 0), (1, 2)))
+    np.testing.assert_array_equal(made["y"], wanted)
+    assert made["rows"].reshape(-1).tolist() == [0, 1, 2, 3, 4]
+    assert seen == [((5, 4), [1, 2], "p", True, 0, 4, trt.float32, 20)]
+
+
+def test_attributes_keep_their_kinds() -> None:
+    seen: list[Any] = []
+
+    @trtp.register("own::scale")
+    def describe(x: trtp.TensorDesc, factor: float, count: int) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl("own::scale")
+    def run(x: Any, factor: float, count: int, outputs: Any) -> None:
+        seen.append((type(factor), type(count)))
+        np.asarray(outputs[0])[...] = np.asarray(x) * factor + count
+
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    out = network.add_plugin(trt.plugin.op.own.scale(x, 0.5, count=3)).get_output(0)
+    out.name = "y"
+    network.mark_output(out)
+    data, a = plan_of(network), floats(2, 3)
+    assert data is not None, log.errors
+    made = {"y": np.zeros((2, 3), np.float32)}
+    run_engine(data, {"x": a}, made)
+    np.testing.assert_allclose(made["y"], a * 0.5 + 3, rtol=1e-6)
+    assert seen == [(float, int)]
+
+
+def test_sizes_have_arithmetic() -> None:
+    known = trtp.ShapeExpr(7)
+    results = [known + 1, 1 + known, known - 2, 9 - known, known * 2, known // 2, 20 // known]
+    assert [r.constant_value() for r in results] == [8, 8, 5, 2, 14, 3, 2]
+    assert trtp.cdiv(known, 2).constant_value() == 4
+    assert trtp.max(known, 9).constant_value() == 9 and trtp.min(known, 9).constant_value() == 7
+    assert (known < 8).constant_value() == 1 and (known == 8).constant_value() == 0
+    assert trtp.ShapeExprs([2, 3, known]).numel().constant_value() == 42
+    desc = trtp.TensorDesc((2, 3), trt.float16)
+    assert desc.shape == (2, 3) and desc.has_shape() and desc.aliased().dtype is trt.float16
+    with pytest.raises(NotImplementedError):
+        trtp.size_tensor(known, known)
+
+
+def test_wrong_use() -> None:
+    define_pad()
+    with pytest.raises(ValueError):
+        define_pad()
+    for wrong in ("pad", "own::", "own::none"):
+        with pytest.raises(ValueError):
+            trtp.impl(wrong)
+    with pytest.raises(AttributeError):
+        _ = trtp.op.own.none
+    network, _ = new_network()
+    x = network.add_input("x", trt.int32, (2, 4))
+    with pytest.raises(TypeError):
+        trtp.op.own.pad(x, size=3)
+    with pytest.raises(TypeError):
+        network.add_plugin(x)
+
+
+def test_plugins_that_cannot_run_here() -> None:
+    @trtp.register("own::kernel")
+    def describe(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.aot_impl("own::kernel")
+    def kernel(x: Any, outputs: Any, tactic: int) -> Any:
+        return "name", b"ptx", trtp.KernelLaunchParams(), None
+
+    network, log = new_network()
+    x = network.add_input("x", trt.float16, (2, 4))
+    assert network.add_plugin(trtp.op.own.kernel(x), aot=True) is None
+    assert "not launched" in log.errors[-1]
+    out = network.add_plugin(trtp.op.own.kernel(x)).get_output(0)
+    network.mark_output(out)
+    assert plan_of(network) is None and "kernels are not launched" in log.errors[-1]
+
+    @trtp.impl("own::kernel")
+    def run(x: Any, outputs: Any) -> None: ...
+
+    @trtp.autotune("own::kernel")
+    def tune(x: Any, outputs: Any) -> Any:
+        combination = trtp.AutoTuneCombination()
+        combination.pos([0, 1], "FP32")
+        combination.tactics([1])
+        return [combination]
+
+    assert plan_of(network) is None and "FP16, FP16" in log.errors[-1]
