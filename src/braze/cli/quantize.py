@@ -52,7 +52,7 @@ def _add_data(group: argparse._ArgumentGroup) -> None:
 def _add_choices(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--form", choices=FORMS, default="int8", help="int8, or fp8 (e4m3) for matrix products")
-    add("--method", choices=METHODS, default="entropy", help="how ranges are chosen (entropy)")
+    add("--method", choices=METHODS, default="mse", help="how ranges are chosen (mse)")
     add("--percentile", type=number(0, 100), default=99.99, metavar="P",
         help="share of numbers that --method=percentile keeps (99.99)")  # fmt: skip
     add("--activations", choices=ACTIVATIONS, default="s8", help="type of data (s8)")

@@ -38,7 +38,7 @@ def quantize(
     data: Any = None,
     *,
     output: str | os.PathLike[str] | None = None,
-    method: str = "entropy",
+    method: str = "mse",
     percentile: float = 99.99,
     samples: int = 0,
     calibration_cache: str | os.PathLike[str] | None = None,
@@ -53,8 +53,8 @@ def quantize(
         to arrays), an iterable of these, or the path of .npy and .npz files or of a folder of
         pictures; see `braze.quantization.data.Calibration`.
     output: file to write the model to.
-    method: how ranges are chosen: "entropy" (TensorRT's second generation), "entropy1" (its
-        first), "minmax", "average" (of batches' extremes), "percentile" or "mse".
+    method: how ranges are chosen: "mse", "minmax", "average" (of batches' extremes), "percentile",
+        "entropy" (TensorRT's second generation) or "entropy1" (its first).
     samples: how many feeds are used at most (0: all).
     calibration_cache: a file of TensorRT or braze with ranges; what it has needs no data.
     threads: of the runs on the data.

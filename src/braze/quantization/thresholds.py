@@ -28,7 +28,7 @@ class Method:
     mse: the least squared error of the quantized histogram (`mse_threshold`).
     """
 
-    name: str = "entropy"
+    name: str = "mse"
     percentile: float = 99.99
 
     def __post_init__(self) -> None:
