@@ -25,8 +25,6 @@ _HOST: Final = "the host code of an engine is part of braze"
 
 REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     # --- flags and options of builds ---
-    ("BuilderFlag.BF16", ACCEPTED, _TYPES),
-    ("BuilderFlag.FP16", ACCEPTED, _TYPES),
     ("BuilderFlag.FP4", ACCEPTED, _TYPES),
     ("BuilderFlag.FP8", ACCEPTED, _TYPES),
     ("BuilderFlag.INT4", ACCEPTED, _TYPES),

@@ -10,6 +10,7 @@ import pytest
 
 import braze
 import braze.tensorrt as trt
+from braze.tensorrt.building import precision_of
 from braze.tensorrt.record import KEY
 from tests.tensorrt.networks import Log, floats, new_network, plan_of
 
@@ -127,6 +128,25 @@ def test_options_have_their_defaults_and_take_what_they_are() -> None:
     config.reset()
     assert config.flags == 64 and config.plugins_to_serialize == []
     assert config.profiling_verbosity is trt.ProfilingVerbosity.LAYER_NAMES_ONLY
+
+
+def test_half_types_are_allowed_where_they_are_faster() -> None:
+    flag = trt.BuilderFlag
+    strong = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    for flags, target, wanted in (
+        ((), "cpu", "tf32"),
+        ((flag.FP16,), "cpu", "tf32"),
+        ((flag.FP16,), "cuda", "tf32,fp16"),
+        ((flag.FP16, flag.BF16), "cuda:sm_90", "tf32,fp16,bf16"),
+    ):
+        network, _ = new_network()
+        config = network.builder.create_builder_config()
+        for one in flags:
+            config.set_flag(one)
+        assert precision_of(network, config, target) == wanted
+        assert precision_of(new_network(strong)[0], config, target) == "tf32"
+    config.clear_flag(flag.TF32)
+    assert precision_of(network, config, "cpu") == "fp32"
 
 
 def test_devices_of_layers() -> None:

@@ -59,13 +59,14 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     record = model.record
     if wants_int8(network, config):
         record = quantized(network, config, model)
+    target = default_target()
     options = {
-        "target": default_target(),
-        "precision": "tf32" if config.get_flag(BuilderFlag.TF32) else "fp32",
+        "target": target,
+        "precision": precision_of(network, config, target),
         "optimization_level": min(config.builder_optimization_level, 5),
         "debug": ["*"] if network._unfused_debug else [*model.debug, *told_of(model)],
     }
-    if model.plugins and options["target"].startswith("cuda"):
+    if model.plugins and target.startswith("cuda"):
         raise ConfigError("plugins run on the host; build for a CPU, or say them in layers")
     cache = None if config.get_flag(BuilderFlag.DISABLE_TIMING_CACHE) else config._cache
     known = len(cache or ())
@@ -90,6 +91,18 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     plan = replace(plan, record={**plan.record, KEY: about})
     data = to_bytes(plan)
     return IHostMemory(marked(data) if model.plugins else data)
+
+
+def precision_of(network: INetworkDefinition, config: IBuilderConfig, target: str) -> str:
+    """The precisions that flags allow and the target is faster with.
+
+    CPUs multiply no half types; networks that are strongly typed say theirs.
+    """
+    names = ["tf32" if config.get_flag(BuilderFlag.TF32) else "fp32"]
+    if target.startswith("cuda") and not network.strongly_typed:
+        halves = {"fp16": BuilderFlag.FP16, "bf16": BuilderFlag.BF16}
+        names += [name for name, flag in halves.items() if config.get_flag(flag)]
+    return ",".join(names)
 
 
 def told_of(model: NamedModel) -> list[str]:
