@@ -41,6 +41,7 @@ def plan_of(network: Any, shapes: Mapping[str, Any] | None = None, level: int = 
     """The bytes of the engine, or None. shapes: (min, opt, max) by input."""
     config = network.builder.create_builder_config()
     config.builder_optimization_level = level
+    config.clear_flag(trt.BuilderFlag.TF32)  # tolerances are those of float32, on GPUs too
     if shapes:
         profile = network.builder.create_optimization_profile()
         for name, triple in shapes.items():
