@@ -112,6 +112,10 @@ def row_source(kernel: AnchorKernel, tile: RowTile) -> TritonSource:
     for i, start in enumerate(starts):
         _read_weights(w, row, tile, (f"weight{i}", start), (column, in_columns))
     w.line(WAIT)
+    last, zero = len(spec.out_shape) - 1, w.a.of(0, kind)
+    axes = dict.fromkeys(range(last), zero) | {last: column}
+    scope = Scope(axes, in_columns)
+    w.emit.ahead(kernel.epilogue, scope)  # read while the left operand is
     w.line(f"acc = tl.zeros([{tile.columns}, {tile.depth}], tl.float32)")
     for i, start in enumerate(starts):
         inside = None if start + tile.depth <= row.depth else f"depth < {row.depth - start}"
@@ -119,10 +123,7 @@ def row_source(kernel: AnchorKernel, tile: RowTile) -> TritonSource:
         w.line("left = tl.broadcast_to(left.to(tl.float32)[None, :], acc.shape)")
         w.line(f"acc = tl.fma(left, weight{i}.to(tl.float32), acc)")
     w.line("acc = tl.sum(acc, 1)")
-    zero = w.a.of(0, kind)
-    last = len(spec.out_shape) - 1
-    axes = dict.fromkeys(range(last), zero) | {last: column}
-    value = w.epilogue(w.a.put("acc", "float32"), Scope(axes, in_columns))
+    value = w.epilogue(w.a.put("acc", "float32"), scope)
     w.store(str(column), value, in_columns)
     launch = Tile(1, tile.columns, 0, tile.warps, 1)
     source = w.source("row", ceil_div(row.columns, tile.columns), launch)
