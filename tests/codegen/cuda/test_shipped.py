@@ -61,3 +61,17 @@ def test_a_table_of_another_revision_counts_for_nothing(table: Path) -> None:
     table.write_text(table.read_text().replace(f'"revision": {cuda.REVISION}', '"revision": 1'))
     shipped.shipped_table.cache_clear()
     assert HERE.tactics(KNOWN, EFFORTS[2])[0] != WORST
+
+
+def test_shipped_tables_are_well_formed() -> None:
+    """Tactics of templates that need no library, by keys that `table_key` can make."""
+    folder = Path(cuda.__file__).parent / shipped.FOLDER
+    files = list(folder.glob("*.json"))
+    assert files
+    for file in files:
+        table = json.loads(file.read_text())
+        assert set(table) == {"revision", "kernels"} and table["kernels"]
+        for key, (template, parameters) in table["kernels"].items():
+            assert len(key) == 16 and int(key, 16) >= 0
+            assert template not in cuda.LIBRARIES
+            assert all(isinstance(v, (int, str)) for v in parameters.values())
