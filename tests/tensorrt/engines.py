@@ -56,6 +56,12 @@ def dynamic_engine() -> bytes:
 
 
 @functools.cache
+def static_engine_of_two() -> bytes:
+    """scale_model without fusion, so that it has activations."""
+    return braze.build(scale_model(2), threads=1, optimization_level=0).to_bytes()
+
+
+@functools.cache
 def debug_engine() -> bytes:
     """scale_model for a batch of 2, with the product `m` as a debug tensor."""
     return braze.build(scale_model(2), threads=1, optimization_level=0, debug=("m",)).to_bytes()

@@ -20,6 +20,7 @@ from tests.tensorrt.engines import (
     load,
     non_zero_engine,
     static_engine,
+    static_engine_of_two,
 )
 
 
@@ -294,3 +295,17 @@ def test_debug_states_of_tensors_that_are_not_marked() -> None:
     assert watched.context.set_tensor_debug_state("m", True) is False
     watched.told(ARGUMENT, "m is no debug tensor")
     assert load(static_engine()).create_execution_context().set_all_tensors_debug_state(True)
+
+
+def test_too_little_memory_of_the_program() -> None:
+    """Two layers, so that there are activations between them."""
+    watched = Watched(static_engine_of_two())
+    strategy = trt.ExecutionContextAllocationStrategy.USER_MANAGED
+    context = watched.engine.create_execution_context(strategy)
+    needed = context.update_device_memory_size_for_shapes()
+    assert 0 < needed <= watched.engine.device_memory_size_v2
+    context.set_device_memory(1 << 20, needed - 1)
+    assert context.execute_v2([X.ctypes.data, Y.ctypes.data]) is False
+    watched.told(trt.ErrorCodeTRT.INVALID_STATE, f"needs {needed} bytes", f"{needed - 1} bytes")
+    context.set_device_memory(1 << 20, needed)
+    assert context.execute_v2([X.ctypes.data, Y.ctypes.data])

@@ -98,14 +98,7 @@ class ContextOptions:
             int(stream)
 
     def set_device_memory(self, memory: int, size: int) -> None:
-        """Bring the memory for activations; checked, though the core uses its own."""
-        needed = self._engine.device_memory_size_v2
-        if size < needed:
-            self._reporter.wrong(
-                "IExecutionContext::setDeviceMemoryV2",
-                f"The memory has {size} bytes, and the engine needs {needed}.",
-            )
-            return
+        """Bring the memory for activations; a run checks its size, though the core uses its own."""
         self._memory = (int(memory), int(size))
 
     @property

@@ -148,16 +148,12 @@ class ContextRun:
         if unset:
             self._reporter.wrong(where, f"Input shapes are not set: {', '.join(unset)}.")
             return None
-        if self.user_managed and self._memory is None:
-            self._reporter.error(
-                where,
-                ErrorCodeTRT.INVALID_STATE,
-                "The context was made without memory; call set_device_memory before it runs.",
-            )
-            return None
         try:
-            self._device.stream(stream) if not self._engine.core.on_gpu else None
+            if not self._engine.core.on_gpu:
+                self._device.stream(stream)
             self._infer()
+            if self.user_managed and not self._has_memory(where):
+                return None
             places, late = self._places(where, stream)
         except (BrazeError, DeviceError) as e:
             self._reporter.raised(where, e)
@@ -190,6 +186,20 @@ class ContextRun:
         if self.profiler is not None and not self.enqueue_emits_profile:
             self._unreported = run
         return run
+
+    def _has_memory(self, where: str) -> bool:
+        """Whether the program brought enough memory for the shapes set; reports that it did not."""
+        needed = self._core.profile_in_use()[1]
+        if self._memory is not None and self._memory[1] >= needed:
+            return True
+        given = "none" if self._memory is None else f"{self._memory[1]} bytes"
+        self._reporter.error(
+            where,
+            ErrorCodeTRT.INVALID_STATE,
+            f"The context was made without memory, and needs {needed} bytes for these shapes; "
+            f"{given} were set with set_device_memory.",
+        )
+        return False
 
     def _places(
         self, where: str, stream: int
