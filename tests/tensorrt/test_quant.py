@@ -6,8 +6,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import braze.tensorrt as trt
+from braze.tensorrt.dtypes import array_type
 from tests.tensorrt.networks import check, floats, new_network, plan_of
 
 
@@ -66,6 +68,31 @@ def test_weights_in_blocks() -> None:
 
     wanted = x @ (w * scales.repeat(4, 0))
     check(make, {"x": x}, {"y": wanted.astype(np.float32)}, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [trt.fp4, trt.fp8], ids=lambda k: k.name)
+@pytest.mark.parametrize("powers", [False, True])
+def test_narrow_floats_as_weights(kind: Any, powers: bool) -> None:
+    """In blocks of 4 rows, with scales of float32 or of powers of two."""
+    x, narrow = floats(3, 8), array_type(kind)
+    w = floats(8, 4, seed=1).astype(narrow)
+    codes = w.view(np.uint8).reshape(-1)
+    packed = codes[::2] | codes[1::2] << 4 if kind is trt.fp4 else codes
+    packed = np.ascontiguousarray(packed)
+    scales = np.array([[0.5, 1, 2, 4], [1, 0.25, 2, 1]], np.float32)
+    exponents = scales.astype(ml_dtypes.float8_e8m0fnu).view(np.uint8)
+
+    def make(network: Any, inputs: Any) -> Any:
+        weights = network.add_constant(w.shape, trt.Weights(kind, packed.ctypes.data, w.size))
+        own = trt.Weights(trt.e8m0, exponents.ctypes.data, scales.size) if powers else scales
+        scale = network.add_constant(scales.shape, own).get_output(0)
+        d = network.add_dequantize(weights.get_output(0), scale)
+        none = trt.MatrixOperation.NONE
+        product = network.add_matrix_multiply(inputs["x"], none, d.get_output(0), none)
+        return {"y": product.get_output(0)}
+
+    wanted = x @ (w.astype(np.float32) * scales.repeat(4, 0))
+    check(make, {"x": x}, {"y": wanted}, rtol=1e-5, atol=1e-5)
 
 
 def test_float8() -> None:
