@@ -15,6 +15,8 @@ from braze.codegen.cuda.gluon.layout import gluon_tile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.stem import TEMPLATE as GLUON_STEM
 from braze.codegen.cuda.gluon.stem import gluon_stem_sources, stem_tactics
+from braze.codegen.cuda.gluon.sweep import TEMPLATE as SWEEP
+from braze.codegen.cuda.gluon.sweep import sweep_source, sweep_tactics
 from braze.codegen.cuda.gluon.tactics import gluon_tactics, is_large
 from braze.codegen.cuda.libraries.tactics import (
     LIBRARIES,
@@ -198,6 +200,7 @@ class CudaBackend:
         if self.target.number == HOPPER:
             shared = self.target.shared_bytes
             own = stem_tactics(kernel, shared, effort) or gluon_tactics(kernel, shared, effort)
+            own += sweep_tactics(kernel, shared, effort)
             first = effort.estimate and is_large(kernel)
             found = own + found if first else found + own
         found = row_tactics(kernel, effort) + found
@@ -284,6 +287,8 @@ class CudaBackend:
             return (short_attention.short_attention_source(kernel, tile),)
         if tactic.template == ROW:
             return (row_source(kernel, row_tile(tactic)),)
+        if tactic.template == SWEEP:
+            return (sweep_source(kernel, gluon_tile(tactic)),)
         if tactic.template == GLUON_STEM:
             return gluon_stem_sources(kernel, gluon_tile(tactic))
         if tactic.template == "gluon":

@@ -128,3 +128,20 @@ class Job:
         depth, columns = self.left.steps * self.step, self.column_tiles * self.tile.columns
         swizzle = SWIZZLES[self.tile.depth]
         return TensorMap(1, self.dtype, (columns, depth), (depth,), (rows, self.step), swizzle)
+
+    def shared_layout(self, rank: int) -> str:
+        """The layout of an operand in shared memory."""
+        return f"gl.NVMMASharedLayout({self.tile.depth}, {self.dtype.bits}, {rank})"
+
+    def matrix(self, slot: str) -> str:
+        """The left operand in a slot; a box of pixels is taken for rows of a matrix."""
+        if len(self.left.map().box) == 2:
+            return slot
+        shape = [self.tile.rows, self.step]
+        return f"rows_of({slot}, {shape}, {self.shared_layout(2)})"
+
+    def zeros(self, part: GluonTile) -> str:
+        """The sums of a part at first."""
+        instruction = [16, part.columns, 32 // self.dtype.itemsize]
+        layout = f"gl.NVMMADistributedLayout([3, 0], [{part.warps}, 1], {instruction})"
+        return f"gl.zeros([{part.rows}, {part.columns}], gl.{self.sums}, {layout})"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from braze.codegen.cuda.gluon.job import Job
 from braze.codegen.cuda.gluon.layout import GluonTile, spread, spread_layout
 from braze.codegen.cuda.gluon.shapes import Rows, product_shape
-from braze.codegen.cuda.gluon.tiles import PixelTiles, RowTiles, Tiles
+from braze.codegen.cuda.gluon.tiles import Masked, PixelTiles, RowTiles, Tiles
 from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.source import WAIT, Source, Val
@@ -28,8 +28,8 @@ MULTIPROCESSORS = 132  # programs that walk over tiles; a card with fewer runs t
 CACHED = 24 << 20  # bytes of a weight that a card's cache keeps beside all else
 
 
-def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
-    """Source of a product or convolution whose slot 1 is packed by `pack_rows`."""
+def job_of(kernel: AnchorKernel, tile: GluonTile) -> Job:
+    """A product or convolution that the template takes, in tiles."""
     shape, dtype = product_shape(kernel, tile.depth), kernel.inputs[0].dtype
     assert not isinstance(shape, str), shape
     left: Tiles
@@ -40,7 +40,13 @@ def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
         left, joined = PixelTiles(shape, tile, dtype), shape.joined
     sizes = [*left.sizes, left.count]
     w = AnchorWriter(kernel, sizes, kernel.spec.out_shape, waits=False)
-    job = Job(w, left, tile, dtype, turned, joined)
+    return Job(w, left, tile, dtype, turned, joined)
+
+
+def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
+    """Source of a product or convolution whose slot 1 is packed by `pack_rows`."""
+    job = job_of(kernel, tile)
+    w, left = job.w, job.left
     pieces = _specialized(job) if tile.consumers else _alone(job)
     tiles = left.count * job.column_tiles
     grid: Dim = dmin(tiles, MULTIPROCESSORS) if tile.consumers else tiles
@@ -57,7 +63,7 @@ def gluon_source(kernel: AnchorKernel, tile: GluonTile) -> TritonSource:
     )
 
 
-def _function(name: str, arguments: str, lines: Sequence[str]) -> str:
+def function(name: str, arguments: str, lines: Sequence[str]) -> str:
     return "\n".join([f"@gluon.jit\ndef {name}({arguments}):", *lines])
 
 
@@ -69,7 +75,7 @@ def _memory(job: Job) -> list[str]:
     for name, (_, part) in zip(job.rights, job.parts, strict=True):
         boxes.append((name, (part.columns, job.step)))
     for name, box in boxes:
-        shape, layout = [t.stages, *box], _operand(job, len(box))
+        shape, layout = [t.stages, *box], job.shared_layout(len(box))
         out.line(f"{name} = gl.allocate_shared_memory(gl.{job.element}, {shape}, {layout})")
     rings = (("full", t.stages), ("empty", t.stages), ("turn", 2)) if t.consumers else (
         ("full", t.stages),
@@ -80,11 +86,6 @@ def _memory(job: Job) -> list[str]:
             out.line(f"mbarrier.init({name}.index(i), count=1)")
     out.line("fence_async_shared()")
     return out.lines
-
-
-def _operand(job: Job, rank: int) -> str:
-    """The layout of an operand in shared memory."""
-    return f"gl.NVMMASharedLayout({job.tile.depth}, {job.dtype.bits}, {rank})"
 
 
 def _copy_weight(job: Job, out: Source, pred: str) -> None:
@@ -114,21 +115,34 @@ def _place(job: Job, out: Source, rows: bool = True) -> None:
         job.left.place(job.w, out)
 
 
-def _scope(job: Job, part: int, layout: str) -> tuple[Scope, Val]:
-    """What the epilogue's leaves are in a part of a placed tile, and the numbers of its rows."""
-    w, (first, t) = job.w, job.parts[part]
-    count = product(w.kernel.output.shape)
+def rows_of(job: Job, layout: str) -> Masked:
+    """The axes of the rows of a placed tile, their numbers in the output, and which exist."""
+    count = product(job.w.kernel.output.shape)
     kind = "int32" if isinstance(count, int) and count < 2**31 else "int64"
-    axes, row, some_rows = job.left.rows(w, kind, layout)
+    return job.left.rows(job.w, kind, layout)
+
+
+def scope_of(
+    job: Job, part: int, layout: str, rows: Masked, column_tile: str = "column_tile"
+) -> Scope:
+    """What the epilogue's leaves are in a part of a placed tile."""
+    w, (first, t) = job.w, job.parts[part]
+    axes, _, some_rows = rows
     lanes = f"tl.arange(0, {t.columns}, gl.SliceLayout(0, {layout}))[None, :]"
-    begin = f"column_tile * {job.tile.columns}" + (f" + {first}" if first else "")
+    begin = f"{column_tile} * {job.tile.columns}" + (f" + {first}" if first else "")
     column = w.a.put(f"{begin} + {lanes}", "int32")
     whole = first + t.columns == job.tile.columns and first == 0
     some_columns = w.below(column, job.left.columns, t.columns if whole else job.tile.columns)
     mask = w.both(some_rows, some_columns)
     last = len(axes)
     parts = ((frozenset(range(last)), some_rows), (frozenset({last}), some_columns))
-    return Scope(dict(enumerate([*axes, column])), mask, parts=parts), row
+    return Scope(dict(enumerate([*axes, column])), mask, parts=parts)
+
+
+def _scope(job: Job, part: int, layout: str) -> tuple[Scope, Val]:
+    """That, and the numbers of the rows."""
+    rows = rows_of(job, layout)
+    return scope_of(job, part, layout, rows), rows[1]
 
 
 def _scopes(job: Job) -> list[tuple[Scope, Val]]:
@@ -175,27 +189,17 @@ def _step(job: Job, at: str, wait: str, how: str) -> None:
         w.line(f"at = {at}")
     w.line(f"slot = {'step' if at == 'step' else 'at'} % {job.tile.stages}")
     w.line(f"mbarrier.wait(full.index(slot), {wait})")
-    w.line(f"left_side = {_matrix(job, 'left.index(slot)')}")
+    w.line(f"left_side = {job.matrix('left.index(slot)')}")
     for name, total in zip(job.rights, job.partial, strict=True):
         right = f"{name}.index(slot).permute((1, 0))"
         w.line(f"{total} = warpgroup_mma(left_side, {right}, {total}{how}, is_async=True)")
     w.line(f"{sums} = warpgroup_mma_wait({len(job.parts)}, deps=[{sums}])")
 
 
-def _matrix(job: Job, slot: str) -> str:
-    """The left operand in a slot; a box of pixels is taken for rows of a matrix."""
-    if len(job.left.map().box) == 2:
-        return slot
-    shape = [job.tile.rows, job.step]
-    return f"rows_of({slot}, {shape}, {_operand(job, 2)})"
-
-
 def _accumulators(job: Job) -> None:
     names = dict.fromkeys([*job.totals, *job.partial])
     for name, (_, t) in zip(names, [*job.parts, *job.parts], strict=False):
-        instruction = [16, t.columns, 32 // job.dtype.itemsize]
-        layout = f"gl.NVMMADistributedLayout([3, 0], [{t.warps}, 1], {instruction})"
-        job.w.line(f"{name} = gl.zeros([{t.rows}, {t.columns}], gl.{job.sums}, {layout})")
+        job.w.line(f"{name} = {job.zeros(t)}")
 
 
 def is_ragged(kernel: AnchorKernel) -> bool:
@@ -206,7 +210,7 @@ def is_ragged(kernel: AnchorKernel) -> bool:
     return isinstance(columns, int) and columns * kernel.output.dtype.itemsize % 4 != 0
 
 
-def _layouts(job: Job) -> list[str]:
+def layouts(job: Job) -> list[str]:
     """The layout of the accumulators, and one with a warp along every row."""
     found = [
         f"{_layout(i)}: gl.constexpr = {spread_layout(t, job.run)}"
@@ -245,7 +249,7 @@ def _finish(job: Job, scopes: Sequence[tuple[Scope, Val]]) -> None:
 def _alone(job: Job) -> list[str]:
     """A program a tile. No earlier launch writes weights: their first steps need not wait."""
     w, t = job.w, job.tile
-    for text in _layouts(job):
+    for text in layouts(job):
         w.line(text)
     w.src.lines += _memory(job)
     w.line("tile = tl.program_id(0)")
@@ -277,9 +281,9 @@ def _alone(job: Job) -> list[str]:
         out.line(f"slot = step % {t.stages}")
         out.line(f"some = step < {job.left.steps}")
         write(job, out, ", pred=some")
-        pieces.append(_function(name, arguments, out.lines))
+        pieces.append(function(name, arguments, out.lines))
     arguments = ", ".join([*job.maps, job.pointers])
-    return [*pieces, _function("product", arguments, w.src.lines)]
+    return [*pieces, function("product", arguments, w.src.lines)]
 
 
 def _specialized(job: Job) -> list[str]:
@@ -298,9 +302,9 @@ def _specialized(job: Job) -> list[str]:
     parts = ", ".join([*groups, copier])
     entry.line(f"gl.warp_specialize([{parts}], {warps}, {registers})")
     return [
-        _function("produce", f"{maps}, {job.shared}, {walk}", _produce(job)),
-        _function("consume", f"{job.shared}, {walk}, me: gl.constexpr", _consume(job)),
-        _function("product", f"{maps}, {job.pointers}", entry.lines),
+        function("produce", f"{maps}, {job.shared}, {walk}", _produce(job)),
+        function("consume", f"{job.shared}, {walk}, me: gl.constexpr", _consume(job)),
+        function("product", f"{maps}, {job.pointers}", entry.lines),
     ]
 
 
@@ -321,7 +325,7 @@ def _produce(job: Job) -> list[str]:
 def _consume(job: Job) -> list[str]:
     """The tiles of one group; `me` is its number."""
     w, t = job.w, job.tile
-    for text in _layouts(job):
+    for text in layouts(job):
         w.line(text)
     w.line(f"count = ({job.tiles} - first + pace - 1) // pace")
     with w.src.block(f"for turns in range(me, count, {t.consumers})"):

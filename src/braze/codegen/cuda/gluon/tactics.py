@@ -33,7 +33,7 @@ def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tu
     """Tiles of a product, ranked by waste and by how they fill the card; none for what the
     template does not take."""
     found: list[tuple[float, int, GluonTile]] = []
-    for depth in _depths(kernel):
+    for depth in depths(kernel):
         shape = product_shape(kernel, depth)
         if isinstance(shape, str):
             continue
@@ -49,7 +49,7 @@ def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tu
     return tuple(gluon_tactic(t) for _, _, t in found[:wanted])
 
 
-def _depths(kernel: AnchorKernel) -> tuple[int, ...]:
+def depths(kernel: AnchorKernel) -> tuple[int, ...]:
     """Bytes of a step: half of what is usual where bytes fill no more."""
     half = DEPTH_BYTES // 2
     shape = product_shape(kernel, half)
@@ -85,11 +85,11 @@ def boxed(t: GluonTile, shape: Windows) -> GluonTile:
         if height * width <= t.rows
     ]
     return min(
-        found, key=lambda b: (_row_tiles(b, shape), -b.height * b.width, abs(b.height - b.width))
+        found, key=lambda b: (row_tiles(b, shape), -b.height * b.width, abs(b.height - b.width))
     )
 
 
-def _row_tiles(t: GluonTile, shape: Rows | Windows) -> int:
+def row_tiles(t: GluonTile, shape: Rows | Windows) -> int:
     """Tiles of rows at known sizes."""
     if isinstance(shape, Rows):
         return math.ceil(known(shape.count, UNKNOWN_ROWS) / t.rows)
@@ -108,7 +108,7 @@ def _cost(t: GluonTile, shape: Rows | Windows, step: int) -> float:
     else:
         columns = shape.out_channels
         steps = math.prod(shape.kernel) * math.ceil(shape.channels / step)
-    tiles = _row_tiles(t, shape) * math.ceil(columns / t.columns)
+    tiles = row_tiles(t, shape) * math.ceil(columns / t.columns)
     waves = math.ceil(tiles / MULTIPROCESSORS)
     work = t.rows * t.columns + 48 * (t.rows + t.columns)
     return waves * work * (steps + 2.0)

@@ -194,10 +194,13 @@ class Emitter:
         kind = "int64" if "int64" in (x.type, y.type) else "int32"
         return self.a.convert(x, kind), self.a.convert(y, kind)
 
-    def ahead(self, root: Expr, scope: Scope) -> None:
+    def ahead(self, root: Expr, scope: Scope, of: frozenset[Expr] | None = None) -> None:
         """Read what `root` loads at places that neither data nor holes decide, before its value is
-        asked for; nothing is computed with it yet, so that it stays as small as in memory."""
+        asked for; nothing is computed with it yet, so that it stays as small as in memory. of:
+        only these loads."""
         for e in leaves(root, "load"):
+            if of is not None and e not in of:
+                continue
             if self.guards[e] is not None or any(depends_on_data(x) for x in e.args):
                 continue
             for x in e.args:
