@@ -11,19 +11,25 @@ from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.layout import GluonTile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.stem import gluon_stem_sources
+from braze.codegen.cuda.gluon.sweep import TILES as SWEEPS
+from braze.codegen.cuda.gluon.sweep import sweep_source
 from braze.codegen.cuda.gluon.tactics import TILES
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.conv import conv_source
+from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import sym
+from braze.core.dtypes import F16, F32, I8, U8, DType
 from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import BOXED, Window
 from tests.codegen.cuda.bytes import drawn, quantized
+from tests.codegen.cuda.pools import drawn as drawn_pool
+from tests.codegen.cuda.pools import pool
 from tests.gpu.launching import run
 
 M = sym("m")
@@ -79,6 +85,20 @@ def test_windows(size: tuple[int, int], window: Window, box: tuple[int, int]) ->
         check(kernel, (gluon_source(kernel, boxed),), {"m": 3})
 
 
+@hopper
+@pytest.mark.parametrize("kind", ["bytes", "residual"])
+@pytest.mark.parametrize("sizes", SWEEPS)
+def test_sweeps(kind: str, sizes: tuple[int, int, int, int]) -> None:
+    """One step and several, tiles of columns that are not whole, rows that are not."""
+    for channels, columns, depth in ((64, 256, 64), (112, 328, 128), (320, 264, 128)):
+        kernel = quantized(harness.conv(M, 13, 9, (channels, columns), (1, 1)), kind)
+        tile = GluonTile(*sizes, consumers=0, depth=depth)
+        check(kernel, (sweep_source(kernel, tile),), {"m": 3})
+    plain = harness.conv(M, 14, 12, (128, 256), (1, 1), strides=(2, 2))
+    tile = GluonTile(*sizes, consumers=0, height=4, width=4)
+    check(quantized(plain, kind), (sweep_source(quantized(plain, kind), tile),), {"m": 3})
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("split", [1, 3])
 def test_triton(kind: str, split: int) -> None:
@@ -105,3 +125,15 @@ def test_stems_in_gluon(kind: str) -> None:
     for tile in (ALONE, TWO):
         boxed = replace(tile, height=4, width=8, depth=64)
         check(kernel, gluon_stem_sources(kernel, boxed), {})
+
+
+@pytest.mark.parametrize("dtype", [I8, U8, F16, F32], ids=str)
+@pytest.mark.parametrize("channels", [64, 20])
+def test_pools(dtype: DType, channels: int) -> None:
+    kernel, x = pool(dtype, M, channels), drawn_pool(dtype, 5, channels)
+    (want,) = run_kernel(kernel, [x], {"m": 5})
+    for tactic in lane_tactics(kernel, 9):
+        source = lanes_source(kernel, tactic)
+        (got,), status = run([source], [x], kernel.outputs, {"m": 5})
+        assert status == 0
+        np.testing.assert_array_equal(got, want)

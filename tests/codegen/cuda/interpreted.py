@@ -16,6 +16,7 @@ from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.attention import attention_source
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.halves import FORMS
+from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
 from braze.codegen.cuda.triton.row import RowTile, row_of, row_source
@@ -25,7 +26,7 @@ from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, evaluate, sym
-from braze.core.dtypes import BF16, F16, F32, I32, I64, U64, DType
+from braze.core.dtypes import BF16, F16, F32, I8, I32, I64, U8, U64, DType
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import hole
 from braze.fusion.kernel import AnchorKernel
@@ -38,6 +39,8 @@ from tests.codegen.cuda.bytes import drawn, quantized
 from tests.codegen.cuda.families import reduces
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import Array, run
+from tests.codegen.cuda.pools import drawn as drawn_pool
+from tests.codegen.cuda.pools import pool
 from tests.codegen.cuda.typed import typed
 from tests.codegen.loops.kernels import Case, cases
 
@@ -62,6 +65,22 @@ def test_a_warp_reduces_a_row(case: Case, rows_first: int) -> None:
     assert status == 0
     for g, w in zip(got, run_kernel(case.kernel, case.inputs, case.env), strict=True):
         np.testing.assert_allclose(g.astype("f8"), w.astype("f8"), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [I8, U8, F16, F32], ids=str)
+@pytest.mark.parametrize("channels", [8, 20, 64])
+@pytest.mark.parametrize("mean", [False, True])
+def test_pools(dtype: DType, channels: int, mean: bool) -> None:
+    if mean and not dtype.is_float:
+        return
+    kernel, x = pool(dtype, N, channels, mean), drawn_pool(dtype, 3, channels)
+    want = run_kernel(kernel, [x], {"n": 3})
+    tactics = lane_tactics(kernel, 9)
+    assert len(tactics) > 2
+    for tactic in tactics[:2]:
+        (got,), status = run([lanes_source(kernel, tactic)], [x], kernel.outputs, {"n": 3})
+        assert status == 0
+        np.testing.assert_allclose(got.astype("f8"), want[0].astype("f8"), rtol=1e-3 * mean)
 
 
 def _compare(

@@ -10,21 +10,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from braze.codegen.cuda.gluon.layout import GluonTile, spread_order
+from braze.codegen.cuda.gluon.layout import (
+    GluonTile,
+    gluon_tactic,
+    gluon_tile,
+    spread_order,
+)
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.shapes import product_shape
 from braze.codegen.cuda.gluon.stem import gluon_stem_sources
+from braze.codegen.cuda.gluon.sweep import sweep_source, sweep_tactics
 from braze.codegen.cuda.gluon.tactics import gluon_tactics
 from braze.codegen.cuda.packing import fold_window, pack_constant
 from braze.codegen.cuda.target import CudaTarget
 from braze.codegen.cuda.triton.bytes import byte_forms, inverse
 from braze.codegen.cuda.triton.stem import folded_kernel
 from braze.core.config import EFFORTS
-from braze.core.dtypes import F32, I8, I32, U8
-from braze.expr.scalar import binary, cast, const, hole, load, unary
+from braze.core.dtypes import F8E4M3FN, F8E5M2, F16, F32, I8, I32, U8
+from braze.expr.scalar import binary, cast, const, load, unary
 from braze.ops.quant.linear import saturated
+from braze.ops.writing.minifloat import encode
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.bytes import quantized
+from tests.codegen.cuda.typed import typed
 
 SHARED = CudaTarget("sm_90", 1).shared_bytes
 
@@ -59,16 +67,19 @@ def test_which_conversions_take_the_forms() -> None:
     x = load(0, (), F32)
     q = unary("round", binary("div", x, const(0.5, F32)))
     code = saturated(q, I8, 8)
-    assert byte_forms([code], None)[code][1] == x
+    assert byte_forms([code])[code][1] == x
     by_data = saturated(unary("round", binary("div", x, load(1, (), F32))), I8, 8)
-    assert byte_forms([by_data], None)[by_data][1] == by_data.args[0].args[1].args[1].args[0]
+    assert byte_forms([by_data])[by_data][1] == by_data.args[0].args[1].args[1].args[0]
     for other in (cast(q, I8), saturated(q, I8, 4), saturated(x, U8, 8)):
-        assert other not in byte_forms([other], None)
-    total = cast(hole(0, I32), F32)
-    assert total in byte_forms([total], 256)
-    assert total not in byte_forms([total], 257)
-    assert total not in byte_forms([total], None)
-    assert cast(load(0, (), I32), F32) not in byte_forms([cast(load(0, (), I32), F32)], 1)
+        assert other not in byte_forms([other])
+    byte = cast(load(0, (), I8), F32)
+    assert byte in byte_forms([byte])
+    for wide in (cast(load(0, (), I32), F32), cast(load(0, (), U8), F32)):
+        assert wide not in byte_forms([wide])
+    code = encode(binary("div", x, const(0.7, F32)), F8E4M3FN, True)
+    assert byte_forms([code])[code][1] == x
+    for other in (encode(x, F8E4M3FN, False), encode(x, F8E5M2, True)):
+        assert other not in byte_forms([other])
 
 
 @pytest.mark.parametrize("run", [8, 16])
@@ -131,6 +142,49 @@ def test_stems_compile(tile: GluonTile) -> None:
     back = np.empty((64, 4, 64), np.int8)
     back[spread_order(64, 16)] = pack_constant(weight, packing).reshape(64, 4, 64)
     np.testing.assert_array_equal(back.reshape(64, 4, 4, 16), whole.transpose(0, 2, 3, 1))
+
+
+SWEEPS = [
+    ((128, 64, 4, 3), (56, 56, 64, 256), 64), ((64, 128, 4, 2), (14, 14, 256, 136), 128),
+    ((256, 64, 8, 3), (9, 7, 112, 72), 64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sizes", "shape", "depth"), SWEEPS)
+@pytest.mark.parametrize("kind", ["bytes", "residual"])
+def test_sweeps_compile(
+    sizes: tuple[int, int, int, int], shape: tuple[int, int, int, int], depth: int, kind: str
+) -> None:
+    from braze.codegen.cuda.triton.cubin import compile_source
+
+    pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+    h, w, channels, columns = shape
+    kernel = quantized(harness.conv(2, h, w, (channels, columns), (1, 1)), kind)
+    source = sweep_source(kernel, GluonTile(*sizes, consumers=0, depth=depth))
+    done = compile_source(source, 90)
+    assert done.metadata.shared <= SHARED
+    assert [d["block_size"] for d in done.metadata.tensordesc_meta] == [
+        list(m.box) for m in source.maps
+    ]
+    # the residual of a tile is asked for in the turn before, its scales in its own
+    assert ("held0 = " in source.text) == (kind == "residual")
+    assert "held1 = " not in source.text
+
+
+def test_which_products_sweep() -> None:
+    def tactics(channels: int, columns: int, window: int = 1) -> int:
+        plain = harness.conv(32, 28, 28, (channels, columns), (window, window))
+        return len(sweep_tactics(quantized(plain), SHARED, EFFORTS[5]))
+
+    assert tactics(64, 256) and tactics(128, 512) and tactics(256, 1024) and tactics(512, 256)
+    assert not tactics(64, 64) and not tactics(1024, 256) and not tactics(128, 256, 3)
+    assert not sweep_tactics(
+        typed(harness.conv(32, 28, 28, (64, 256), (1, 1)), F16), SHARED, EFFORTS[5]
+    )
+    for t in sweep_tactics(
+        quantized(harness.conv(32, 28, 28, (64, 256), (1, 1))), SHARED, EFFORTS[5]
+    ):
+        assert gluon_tactic(gluon_tile(t)).parameters == t.parameters
 
 
 def test_which_steps_they_take() -> None:

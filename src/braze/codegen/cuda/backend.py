@@ -53,6 +53,8 @@ from braze.codegen.cuda.triton.cubin import (
     listing_of,
     triton_version,
 )
+from braze.codegen.cuda.triton.lanes import TEMPLATE as LANES
+from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, sources_of_nests
 from braze.codegen.cuda.triton.pool import compile_all
@@ -187,7 +189,8 @@ class CudaBackend:
     def _estimated(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
         """Every tactic that is tried, the best estimate first."""
         if isinstance(kernel, LoopKernel):
-            return nest_tactics(kernel, effort)
+            lanes = lane_tactics(kernel, 1 if effort.tactics == 1 else 2 * effort.tactics)
+            return lanes + nest_tactics(kernel, effort)
         if self.supports(kernel.spec, kernel.inputs, kernel.constant) is not None:
             return ()
         if isinstance(kernel.spec, AttentionSpec):
@@ -276,6 +279,8 @@ class CudaBackend:
     def sources(self, kernel: Kernel, tactic: Tactic) -> tuple[TritonSource, ...]:
         """The launches of `kernel` by one of its tactics."""
         if isinstance(kernel, LoopKernel):
+            if tactic.template == LANES:
+                return (lanes_source(kernel, tactic),)
             p = {k: int(v) for k, v in tactic.parameters}
             return sources_of_nests(kernel, nest_blocks(kernel, p))
         if tactic.template == "stem":

@@ -20,6 +20,11 @@ all_threads = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
 NAN_OF_EITHER = constexpr(PropagateNan.ALL)
 TO_WAIT = constexpr("griddepcontrol.wait; mov.u32 $0, $1;")
 TO_RAISE = constexpr("ex2.approx.ftz.f32 $0, $1;")
+TO_WIDEN = constexpr(
+    "{ .reg .b32 t; xor.b32 t, $4, 0x80808080; prmt.b32 $0, t, 0x4B000000, 0x7540; "
+    "prmt.b32 $1, t, 0x4B000000, 0x7541; prmt.b32 $2, t, 0x4B000000, 0x7542; "
+    "prmt.b32 $3, t, 0x4B000000, 0x7543; }"
+)
 TO_RELEASE = constexpr("griddepcontrol.launch_dependents; mov.u32 $0, $1;")
 
 
@@ -35,6 +40,15 @@ def release_later():
     gl.inline_asm_elementwise(
         TO_RELEASE, "=r,r", [gl.program_id(0)], dtype=gl.int32, is_pure=False, pack=1
     )
+
+
+@gluon.jit
+def byte_to_float(x):
+    # four bytes, plus 128 each, in the last bits of 2**23
+    wide = gl.inline_asm_elementwise(
+        TO_WIDEN, "=r,=r,=r,=r,r", [x], dtype=gl.float32, is_pure=True, pack=4
+    )
+    return wide - 8388736.0
 
 
 @gluon.jit

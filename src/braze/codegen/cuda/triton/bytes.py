@@ -1,10 +1,10 @@
 """Conversions between 8-bit numbers, their sums and float32, to the same bits as the general ones.
 
-A card converts at a fraction of the rate at which it adds. An integer of at most 22 bits is added
-to the bits of 1.5 * 2**23, whose last bit counts one, and that number taken away again; a float is
-rounded to a whole number by adding it, which also leaves the integer in the last bits. The quotient
-by a scale that is known is the product with its inverse in two parts. That could be off by a last
-place, so each of the few quotients at which the code changes is looked at beforehand.
+A card converts bytes at a fraction of the rate at which it adds. A signed byte takes the place of
+the last bits of 2**23, which count one each, and that number is taken away again; a float is
+rounded to a whole number by adding 1.5 * 2**23, which leaves the integer in the last bits. The
+quotient by a scale that is known is the product with its inverse in two parts. That could be off by
+a last place, so each of the few quotients at which the code changes is looked at beforehand.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ from numpy.typing import NDArray
 
 from braze.codegen.cuda.triton.arith import TritonArith
 from braze.codegen.cuda.triton.source import Val
-from braze.core.dtypes import F8E4M3FN, F32, I8, I32, U8, U32
+from braze.core.dtypes import F8E4M3FN, F32, I8, U8, U32
 from braze.expr.fold import reachable
 from braze.expr.scalar import Expr
 from braze.ops.quant.linear import integer_range, saturated
 from braze.ops.writing.minifloat import encode
 
 WHOLE: Final = 1.5 * 2.0**23
-WHOLE_BITS: Final = 0x4B400000
-EXACT_SUM: Final = 1 << 22  # largest size of an integer that converts so
-BYTE: Final = 1 << 14  # largest product of two of them
 BYTES: Final = (I8, U8)
 SCALES: Final = (2.0**-60, 2.0**60)  # whose inverses and products are far from the ends of float32
 _LARGEST: Final = 448.0  # of float8_e4m3fn
@@ -35,34 +32,29 @@ NEARBY: Final = 5  # floats on either side of where a code changes
 Form = Callable[[TritonArith, Val], Val]
 
 
-def byte_forms(roots: Sequence[Expr], depth: int | None) -> dict[Expr, tuple[Form, Expr]]:
-    """Of the nodes below `roots`, those with such a form, and its operand.
-
-    depth: products of bytes in the sum that the hole is; None where it is none of known depth.
-    """
-    small = depth is not None and depth * BYTE <= EXACT_SUM
+def byte_forms(roots: Sequence[Expr]) -> dict[Expr, tuple[Form, Expr]]:
+    """Of the nodes below `roots`, those with such a form, and its operand."""
     found: dict[Expr, tuple[Form, Expr]] = {}
     for e in reachable(*roots):
-        form = _form_of(e, small)
+        form = _form_of(e)
         if form is not None:
             found[e] = form
     return found
 
 
-def _form_of(e: Expr, small: bool) -> tuple[Form, Expr] | None:
+def _form_of(e: Expr) -> tuple[Form, Expr] | None:
     if e.op == "bitcast" and e.dtype is F8E4M3FN:
         return _float8(e)
     if e.op != "cast":
         return None
     (x,) = e.args
-    if e.dtype is F32 and (x.dtype in BYTES or (small and x.op == "hole" and x.dtype is I32)):
+    if e.dtype is F32 and x.dtype is I8:
         return _widened, x
     return _quantized(e) if e.dtype in BYTES and x.dtype is F32 else None
 
 
 def _widened(a: TritonArith, x: Val) -> Val:
-    wide = a.convert(x, "int32")
-    return a.sub(a.from_bits(a.add(wide, a.const(wide, WHOLE_BITS))), a.of(WHOLE, "float32"))
+    return a.put(f"byte_to_float({x})", "float32")
 
 
 def _quantized(e: Expr) -> tuple[Form, Expr] | None:

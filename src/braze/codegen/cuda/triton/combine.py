@@ -21,6 +21,42 @@ def to_tf32(x):
 
 
 @triton.jit
+def byte_to_float(x):
+    """A signed byte as float32; gluon/header.py has it in fewer instructions."""
+    return (x.to(tl.int32) + 0x4B400000).to(tl.float32, bitcast=True) - 12582912.0
+
+
+@triton.jit
+def max_s16(x, y):
+    """The larger of each half of two words, signed."""
+    return tl.inline_asm_elementwise(
+        "max.s16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def max_u16(x, y):
+    """Unsigned."""
+    return tl.inline_asm_elementwise(
+        "max.u16x2 $0, $1, $2;", "=r,r,r", [x, y], dtype=tl.int32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+def max_s16_by_parts(x, y):
+    """The same where there is no instruction."""
+    low = tl.maximum((x << 16) >> 16, (y << 16) >> 16)
+    return (tl.maximum(x >> 16, y >> 16) << 16) | (low & 0xFFFF)
+
+
+@triton.jit
+def max_u16_by_parts(x, y):
+    """Unsigned."""
+    low = tl.maximum(x & 0xFFFF, y & 0xFFFF)
+    return (tl.maximum((x >> 16) & 0xFFFF, (y >> 16) & 0xFFFF) << 16) | low
+
+
+@triton.jit
 def to_e4m3(x):
     """The code of the nearest float8_e4m3fn; what is out of range, also infinities, saturates."""
     return x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)

@@ -23,12 +23,17 @@ HEADER = """import triton
 import triton.language as tl
 NAN_OF_EITHER = tl.constexpr(tl.PropagateNan.ALL)
 from braze.codegen.cuda.triton.combine import (
-    add_of, all_of, any_of, argmax_first, argmax_last, argmin_first, argmin_last, max_of, min_of,
-    mul_of, to_tf32,
+    add_of, all_of, any_of, argmax_first, argmax_last, argmin_first, argmin_last, byte_to_float,
+    max_of, min_of, mul_of, to_tf32,
 )
 """
-# from this compute capability on, launches may overlap
+# from this compute capability on, launches may overlap and halves of words are compared at once
 OVERLAP = 90
+PAIRS = "from braze.codegen.cuda.triton.combine import max_s16, max_u16\n"
+PARTS = """from braze.codegen.cuda.triton.combine import (
+    max_s16_by_parts as max_s16, max_u16_by_parts as max_u16,
+)
+"""
 OVERLAPPING = """from triton.language.extra.cuda import (
     gdc_launch_dependents as release_later, gdc_wait as wait_for_earlier,
 )
@@ -60,7 +65,7 @@ def file_of(source: TritonSource, capability: int = 0) -> tuple[str, str]:
     """
     header = GLUON_HEADER if source.maps else HEADER
     if not source.maps:
-        header += OVERLAPPING if capability >= OVERLAP else IN_TURN
+        header += OVERLAPPING + PAIRS if capability >= OVERLAP else IN_TURN + PARTS
         header += BY_INSTRUCTION if capability >= EIGHT_BITS else BY_BITS
     text = header + "\n\n" + source.text
     return f"<braze {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}>", text

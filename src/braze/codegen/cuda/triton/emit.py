@@ -64,14 +64,12 @@ class Emitter:
         extents: Mapping[int, Dim],
         roots: Sequence[Expr],
         sizes: Mapping[Dim, str],
-        depth: int | None = None,
     ) -> None:
-        """depth: products of bytes in the sum that the hole is, where it is one."""
         self.a = a
         self.tensors = tensors
         self.extents = extents
         self.guards = load_guards(roots)
-        self.short = {**short_forms(roots), **byte_forms(roots, depth)}
+        self.short = {**short_forms(roots), **byte_forms(roots)}
         self.sizes = sizes
 
     def size(self, d: Dim) -> Val:

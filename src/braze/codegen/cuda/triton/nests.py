@@ -80,15 +80,15 @@ def sources_of_nests(
     for group in groups(kernel):
         warps = max(blocks[k][2] for k in group)
         shapes = [(k, (*blocks[k][:2], warps, *blocks[k][3:])) for k in group]
-        writers = [_NestWriter(kernel, kernel.nests[k], k, *shape) for k, shape in shapes]
+        writers = [NestWriter(kernel, kernel.nests[k], k, *shape) for k, shape in shapes]
         if len(group) > 1 and all(isinstance(w.programs, int) for w in writers):
             found.append(_side_by_side(writers))
         else:
-            found += [_NestWriter(kernel, kernel.nests[k], k, *blocks[k]).source() for k in group]
+            found += [NestWriter(kernel, kernel.nests[k], k, *blocks[k]).source() for k in group]
     return tuple(found)
 
 
-def _side_by_side(writers: Sequence[_NestWriter]) -> TritonSource:
+def _side_by_side(writers: Sequence[NestWriter]) -> TritonSource:
     """One launch of several nests of known sizes: the first programs are those of the first."""
     sources = [w.source("place") for w in writers]
     names = ", ".join(n for n, _ in sources[0].pointers)
@@ -135,7 +135,7 @@ def _symbolic(kernel: LoopKernel, nest: LoopNest) -> list[Dim]:
     return [d for d in found if isinstance(d, DimExpr)]
 
 
-class _NestWriter:
+class NestWriter:
     """Writes one nest; state is the source, and the results of reductions so far."""
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,10 +11,10 @@ from braze.codegen.cuda.triton.nests import TritonSource, storage_type
 from braze.codegen.cuda.triton.scalars import register_type, settle
 from braze.codegen.cuda.triton.source import RELEASE, WAIT, Source, Val
 from braze.core.dims import Dim, DimExpr
-from braze.core.dtypes import F8E4M3FN, F8E5M2, F32, I32, DType
+from braze.core.dtypes import F8E4M3FN, F8E5M2, F32, DType
 from braze.expr.fold import leaves
 from braze.fusion.kernel import AnchorKernel
-from braze.ops.lowering import AnchorSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.lowering import Operand
 
 # 8-bit floats that are multiplied, in Triton's words
 FLOAT8 = {F8E4M3FN: "float8e4nv", F8E5M2: "float8e5"}
@@ -60,8 +59,7 @@ class AnchorWriter:
         names: dict[Dim, str] = {d: f"n{i}" for i, d in enumerate(self.params)}
         tensors = (*kernel.inputs, kernel.output)
         extents = dict(enumerate(logical))
-        depth = _depth(kernel.spec)
-        self.emit = Emitter(self.a, tensors, extents, [kernel.epilogue], names, depth)
+        self.emit = Emitter(self.a, tensors, extents, [kernel.epilogue], names)
         if waits:
             self.line(WAIT)
 
@@ -154,15 +152,6 @@ class AnchorWriter:
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
         pieces = pointers, tuple(self.params), grid * tile.split, tile.warps, tile.stages
         return TritonSource(entry, text, *pieces, room, counters, waits=True)
-
-
-def _depth(spec: AnchorSpec) -> int | None:
-    """Products in a sum of integers, where that is known."""
-    if isinstance(spec, ConvSpec) and spec.acc is I32:
-        return math.prod(spec.kernel) * spec.in_channels // spec.groups
-    if isinstance(spec, MatmulSpec) and spec.acc is I32 and isinstance(spec.k, int):
-        return spec.k
-    return None
 
 
 def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:
