@@ -14,6 +14,7 @@ import pytest
 
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.attention import attention_source
+from braze.codegen.cuda.triton.bytes import between_codes
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
@@ -26,16 +27,17 @@ from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, evaluate, sym
-from braze.core.dtypes import BF16, F16, F32, I8, I32, I64, U8, U64, DType
-from braze.expr.loops import TensorSpec
-from braze.expr.scalar import hole
+from braze.core.dtypes import BF16, F8E4M3FN, F8E5M2, F16, F32, I8, I32, I64, U8, U64, DType
+from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
+from braze.expr.scalar import axis, hole, load
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec, ConvSpec, Operand, SelectSpec
 from braze.ops.pointwise.activation import Activation
+from braze.ops.writing.minifloat import encode
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import Window, depthwise
 from tests.codegen.cuda.bounds import Bound, kernel_bound
-from tests.codegen.cuda.bytes import drawn, quantized
+from tests.codegen.cuda.bytes import drawn, drawn_floats, float8, quantized
 from tests.codegen.cuda.families import reduces
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import Array, run
@@ -206,6 +208,35 @@ def test_integer_stems() -> None:
     plain = harness.conv(2, 12, 17, (3, 10), (7, 7), strides=(2, 2), pads=(3, 3, 3, 3))
     kernel = quantized(plain, "bytes")
     _compare_bits(kernel, stem_sources(kernel, Tile(16, 16, 32, 4, 2)))
+
+
+@pytest.mark.parametrize("kind", ["sums", "codes", "halves"])
+@pytest.mark.parametrize("element", [F8E4M3FN, F8E5M2])
+def test_products_of_8_bit_floats(kind: str, element: DType) -> None:
+    """Sums of exact products; a code may be the next where its sum is rounded to another side."""
+    kernel = float8(harness.matmul((), 19, 40, 100), kind, element)
+    inputs = drawn_floats(kernel, {})
+    (got,), _ = run([matmul_source(kernel, Tile(16, 32, 32, 4, 2))], inputs, [kernel.output], {})
+    (want,) = run_kernel(kernel, inputs, {})
+    got, want = got.astype("f4"), want.astype("f4")
+    relative = {"sums": 1e-5, "codes": 0.13, "halves": 2e-3}[kind]
+    np.testing.assert_allclose(got, want, rtol=relative, atol=1e-4 if kind != "codes" else 0.01)
+    if kind == "codes":
+        assert (got == want).mean() > 0.99
+
+
+def test_conversion_to_8_bit_floats() -> None:
+    """All the numbers between which a code changes, their neighbours, and what is out of range."""
+    x = np.array([*between_codes(), 448, 464, 465, 1e30, np.inf, 0], np.float32)
+    x = np.concatenate([x, -x, np.nextafter(x, np.float32(0)), np.nextafter(x, np.float32(1e38))])
+    kernel = LoopKernel(
+        (TensorSpec(F32, (len(x),)),), (TensorSpec(F8E4M3FN, (len(x),)),),
+        (LoopNest((len(x),), (), (), (Store(
+            0, (axis(0),), encode(load(0, (axis(0),), F32), F8E4M3FN, True)),)),),
+    )  # fmt: skip
+    (got,), _ = run(nest_sources(kernel, 16, 1, 4), [x], kernel.outputs, {})
+    (want,) = run_kernel(kernel, [x], {})
+    np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
 
 
 def _compare_bits(kernel: AnchorKernel, sources: tuple[TritonSource, ...]) -> None:

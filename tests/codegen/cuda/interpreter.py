@@ -10,6 +10,7 @@ import numpy as np
 from braze.codegen.cuda.triton.cubin import function_of
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.dims import evaluate
+from braze.core.dtypes import from_numpy
 from braze.expr.loops import TensorSpec
 
 Array = np.ndarray[Any, Any]
@@ -54,9 +55,11 @@ class Tensor:
 
 
 def memory(array: Array) -> Array:
-    """`array` as kernels see it: contiguous, bool as bytes, never without an element."""
+    """`array` as kernels see it: contiguous, bool and 8-bit floats as bytes, never without an
+    element."""
     stored = np.ascontiguousarray(array)
     stored = stored.view(np.int8) if stored.dtype == bool else stored
+    stored = stored.view(np.uint8) if from_numpy(stored.dtype).is_narrow else stored
     return stored if stored.size else np.zeros(1, stored.dtype)
 
 

@@ -86,7 +86,7 @@ def _float8(e: Expr) -> tuple[Form, Expr] | None:
     inner = next((x for x in numbers if x.dtype is F32 and encode(x, e.dtype, True) == e), None)
     if inner is None:
         return None
-    x, divide = _quotient(inner, _between())
+    x, divide = _quotient(inner, between_codes())
     ends = _scaled_ends(inner, divide is not None, -_LARGEST, _LARGEST)
 
     def form(a: TritonArith, x: Val) -> Val:
@@ -124,7 +124,7 @@ def _scaled_ends(e: Expr, divides: bool, low: float, high: float) -> tuple[float
 
 
 @lru_cache(maxsize=1)
-def _between() -> tuple[float, ...]:
+def between_codes() -> tuple[float, ...]:
     """What lies between neighbours of float8_e4m3fn above zero; below it is the same."""
     known = np.arange(0x7F, dtype=np.uint8).view(F8E4M3FN.numpy).astype(np.float64)
     return tuple(((known[1:] + known[:-1]) / 2).tolist())

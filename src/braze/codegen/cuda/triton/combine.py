@@ -76,6 +76,27 @@ def to_e4m3_by_bits(x):
 
 
 @triton.jit
+def from_e4m3(x):
+    """The number of a code, in float16."""
+    return x.to(tl.float8e4nv, bitcast=True).to(tl.float16)
+
+
+@triton.jit
+def from_e4m3_by_bits(x):
+    """The same where there is no instruction: the bits stand for a number 2**8 times smaller."""
+    bits = x.to(tl.uint16)
+    size = ((bits & 0x7F) << 7).to(tl.float16, bitcast=True) * 256.0
+    number = tl.where((bits & 0x7F) == 0x7F, float("nan"), size)
+    return tl.where((bits & 0x80) == 0, number, -number).to(tl.float16)
+
+
+@triton.jit
+def from_e5m2(x):
+    """The number of a code, whose bits are the first of a float16."""
+    return (x.to(tl.uint16) << 8).to(tl.float16, bitcast=True)
+
+
+@triton.jit
 def add_of(x, y):
     return x + y
 

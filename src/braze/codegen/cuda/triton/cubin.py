@@ -24,7 +24,7 @@ import triton.language as tl
 NAN_OF_EITHER = tl.constexpr(tl.PropagateNan.ALL)
 from braze.codegen.cuda.triton.combine import (
     add_of, all_of, any_of, argmax_first, argmax_last, argmin_first, argmin_last, byte_to_float,
-    max_of, min_of, mul_of, to_tf32,
+    from_e5m2, max_of, min_of, mul_of, to_tf32,
 )
 """
 # from this compute capability on, launches may overlap and halves of words are compared at once
@@ -40,8 +40,11 @@ OVERLAPPING = """from triton.language.extra.cuda import (
 """
 # and 8-bit floats are made by an instruction
 EIGHT_BITS = 89
-BY_INSTRUCTION = "from braze.codegen.cuda.triton.combine import to_e4m3\n"
-BY_BITS = "from braze.codegen.cuda.triton.combine import to_e4m3_by_bits as to_e4m3\n"
+BY_INSTRUCTION = "from braze.codegen.cuda.triton.combine import from_e4m3, to_e4m3\n"
+BY_BITS = """from braze.codegen.cuda.triton.combine import (
+    from_e4m3_by_bits as from_e4m3, to_e4m3_by_bits as to_e4m3,
+)
+"""
 IN_TURN = """from braze.codegen.cuda.triton.combine import (
     nothing as release_later, nothing as wait_for_earlier,
 )

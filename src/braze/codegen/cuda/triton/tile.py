@@ -18,6 +18,7 @@ from braze.ops.lowering import Operand
 
 # 8-bit floats that are multiplied, in Triton's words
 FLOAT8 = {F8E4M3FN: "float8e4nv", F8E5M2: "float8e5"}
+WIDENED = {F8E4M3FN: "from_e4m3", F8E5M2: "from_e5m2"}  # functions of combine
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,7 @@ def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: st
     if element is F32 and precision == "tf32":
         a, b = f"to_tf32({a})", f"to_tf32({b})"
     if element in FLOAT8:
-        kind = f"tl.{FLOAT8[element]}"
-        a, b = (f"{x}.to({kind}, bitcast=True).to(tl.float16)" for x in (a, b))
+        a, b = (f"{WIDENED[element]}({x})" for x in (a, b))
     return f"tl.dot({a}, {b}, {acc}{extra}, out_dtype=tl.{sum_type.name})"
 
 
