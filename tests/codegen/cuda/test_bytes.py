@@ -166,9 +166,11 @@ def test_sweeps_compile(
     assert [d["block_size"] for d in done.metadata.tensordesc_meta] == [
         list(m.box) for m in source.maps
     ]
-    # the residual of a tile is asked for in the turn before, its scales in its own
-    assert ("held0 = " in source.text) == (kind == "residual")
-    assert "held1 = " not in source.text
+    # of four tiles that are written out, each residual is asked for before the epilogue before
+    loads = [line for line in source.text.splitlines() if "tl.load(in4" in line]
+    tiles = -(-columns // sizes[1])
+    together = next(n for n in (4, 2, 1) if tiles % n == 0)
+    assert len(loads) == (together if kind == "residual" else 0)
 
 
 def test_which_products_sweep() -> None:
@@ -177,7 +179,7 @@ def test_which_products_sweep() -> None:
         return len(sweep_tactics(quantized(plain), SHARED, EFFORTS[5]))
 
     assert tactics(64, 256) and tactics(128, 512) and tactics(256, 1024) and tactics(512, 256)
-    assert not tactics(64, 64) and not tactics(1024, 256) and not tactics(128, 256, 3)
+    assert not tactics(64, 32) and not tactics(1024, 256) and not tactics(128, 256, 3)
     assert not sweep_tactics(
         typed(harness.conv(32, 28, 28, (64, 256), (1, 1)), F16), SHARED, EFFORTS[5]
     )

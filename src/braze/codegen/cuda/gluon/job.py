@@ -71,8 +71,13 @@ class Job:
 
     @property
     def partial(self) -> list[str]:
-        """Those of what tensor cores add to."""
-        return [f"part{i}" for i in range(len(self.parts))] if self.lift else self.totals
+        """Those of few steps, where these are lifted."""
+        return [f"part{i}" for i in range(len(self.parts))]
+
+    @property
+    def partial_before(self) -> list[str]:
+        """Those of the few steps before."""
+        return [f"rest{i}" for i in range(len(self.parts))]
 
     @property
     def rights(self) -> list[str]:

@@ -159,47 +159,62 @@ def _layout(part: int) -> str:
 
 def _sum(job: Job, at: str, then: Callable[[], None]) -> None:
     """The loop over the steps of a tile. at: the place of step `step` in the ring, in source text;
-    then: writes what follows when the step before it is multiplied.
-
-    Tensor cores add products of 8-bit floats to sums of 14 bits. So these are summed over few steps
-    at a time, and added up in float32.
-    """
-    w, t, lift = job.w, job.tile, job.lift
-    wait = f"({at} // {t.stages}) & 1" if at == "step" else f"(at // {t.stages}) & 1"
-    if not lift:
-        with w.src.block(f"for step in range({job.left.steps})"):
-            _step(job, at, wait, "")
-            then()
+    then: writes what follows when the step before it is multiplied."""
+    if job.lift:
+        _lifted_sum(job, at, then)
         return
-    parts = ", ".join(job.partial)
-    with w.src.block(f"for turn_of_steps in range({job.left.steps // lift})"):
-        for i in range(lift):
-            w.line(f"step = turn_of_steps * {lift} + {i}")
-            _step(job, at, wait, f", use_acc={i > 0}")
+    with job.w.src.block(f"for step in range({job.left.steps})"):
+        _step(job, at, job.totals, "")
+        then()
+
+
+def _lifted_sum(job: Job, at: str, then: Callable[[], None]) -> None:
+    """Tensor cores add products of 8-bit floats to sums of 14 bits. So these are summed over few
+    steps at a time, and added up in float32 while the next few are multiplied."""
+    w, turns = job.w, job.left.steps // job.lift
+
+    def turn(number: str, now: Sequence[str], before: Sequence[str]) -> None:
+        for i in range(job.lift):
+            w.line(f"step = ({number}) * {job.lift} + {i}")
+            _step(job, at, now, f", use_acc={i > 0}")
             then()
-        w.line(f"{parts} = warpgroup_mma_wait(0, deps=[{parts}])")
-        for total, part in zip(job.totals, job.partial, strict=True):
+        add(before)
+        names = ", ".join(now)
+        w.line(f"{names} = warpgroup_mma_wait(0, deps=[{names}])")
+
+    def add(parts: Sequence[str]) -> None:
+        for total, part in zip(job.totals, parts, strict=True):
             w.line(f"{total} = {total} + {part}")
 
+    even, odd = job.partial, job.partial_before
+    with w.src.block(f"for pair in range({turns // 2})"):
+        turn("pair * 2", even, odd)
+        turn("pair * 2 + 1", odd, even)
+    if turns % 2:
+        turn(str(turns - 1), even, odd)
+    add(even if turns % 2 else odd)
 
-def _step(job: Job, at: str, wait: str, how: str) -> None:
+
+def _step(job: Job, at: str, sums: Sequence[str], how: str) -> None:
     """Wait for the copies of a step, multiply, and let the step before it finish."""
-    w, sums = job.w, ", ".join(job.partial)
+    w, stages = job.w, job.tile.stages
     if at != "step":
         w.line(f"at = {at}")
-    w.line(f"slot = {'step' if at == 'step' else 'at'} % {job.tile.stages}")
-    w.line(f"mbarrier.wait(full.index(slot), {wait})")
+    place = "step" if at == "step" else "at"
+    w.line(f"slot = {place} % {stages}")
+    w.line(f"mbarrier.wait(full.index(slot), ({place} // {stages}) & 1)")
     w.line(f"left_side = {job.matrix('left.index(slot)')}")
-    for name, total in zip(job.rights, job.partial, strict=True):
+    for name, total in zip(job.rights, sums, strict=True):
         right = f"{name}.index(slot).permute((1, 0))"
         w.line(f"{total} = warpgroup_mma(left_side, {right}, {total}{how}, is_async=True)")
-    w.line(f"{sums} = warpgroup_mma_wait({len(job.parts)}, deps=[{sums}])")
+    names = ", ".join(sums)
+    w.line(f"{names} = warpgroup_mma_wait({len(job.parts)}, deps=[{names}])")
 
 
 def _accumulators(job: Job) -> None:
-    names = dict.fromkeys([*job.totals, *job.partial])
-    for name, (_, t) in zip(names, [*job.parts, *job.parts], strict=False):
-        job.w.line(f"{name} = {job.zeros(t)}")
+    for names in (job.totals, *((job.partial, job.partial_before) if job.lift else ())):
+        for name, (_, t) in zip(names, job.parts, strict=True):
+            job.w.line(f"{name} = {job.zeros(t)}")
 
 
 def is_ragged(kernel: AnchorKernel) -> bool:
@@ -225,7 +240,7 @@ def layouts(job: Job) -> list[str]:
 
 def _drain(job: Job) -> None:
     """Wait for all products."""
-    sums = ", ".join(job.partial)
+    sums = ", ".join(job.totals)
     job.w.line(f"{sums} = warpgroup_mma_wait(0, deps=[{sums}])")
 
 
@@ -341,7 +356,8 @@ def _consume(job: Job) -> list[str]:
             w.line("mbarrier.arrive(empty.index(before), pred=step > 0)")
 
         _sum(job, f"turns * {job.left.steps} + step", give_back)
-        _drain(job)
+        if not job.lift:
+            _drain(job)
         w.line(f"last = (turns * {job.left.steps} + {job.left.steps - 1}) % {t.stages}")
         w.line("mbarrier.arrive(empty.index(last))")
         if t.consumers == 2:

@@ -3,13 +3,13 @@
 With few steps along k a tile is done before what it waits for has travelled: the copies of its rows
 and of what its epilogue reads. So a program keeps all of its rows in shared memory and goes over
 the columns. The weight of the tiles ahead travels meanwhile, and the residual of the next tile is
-asked for before the products of this one.
+asked for before the epilogue of this one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Final
 
 from braze.codegen.cuda.gluon.job import Job
@@ -24,21 +24,21 @@ from braze.codegen.cuda.gluon.product import (
 )
 from braze.codegen.cuda.gluon.shapes import Rows, product_shape
 from braze.codegen.cuda.gluon.tactics import BARRIERS, boxed, depths, row_tiles
-from braze.codegen.cuda.triton.emit import Scope
+from braze.codegen.cuda.gluon.tiles import Masked
 from braze.codegen.cuda.triton.nests import TritonSource
-from braze.codegen.cuda.triton.source import WAIT, Source, Val
+from braze.codegen.cuda.triton.source import WAIT, Source
 from braze.core.config import Effort
 from braze.expr.fold import leaves
-from braze.expr.scalar import Expr
 from braze.fusion.kernel import AnchorKernel, Tactic
 
 TEMPLATE: Final = "gluon_sweep"
 # rows, columns, warps, stages
 TILES: Final = (
-    (128, 64, 4, 3), (64, 64, 4, 3), (64, 128, 4, 3), (128, 128, 4, 2), (256, 64, 8, 3),
-    (128, 64, 4, 2), (128, 128, 8, 3), (64, 128, 4, 2),
+    (128, 64, 4, 3), (64, 64, 4, 3), (64, 128, 4, 3), (256, 64, 8, 3), (128, 64, 4, 2),
+    (64, 64, 4, 2), (128, 32, 4, 3), (64, 32, 4, 4),
 )  # fmt: skip
 MOST_STEPS: Final = 4
+WRITTEN_OUT: Final = (4, 2, 1)  # column tiles
 MULTIPROCESSORS: Final = 132
 
 
@@ -135,47 +135,52 @@ def _copies(job: Job) -> list[str]:
 
 
 def _tiles(job: Job, weight: str) -> None:
-    """The loop over column tiles. What the epilogue reads of each row is read a tile ahead."""
-    w, t, steps = job.w, job.tile, job.left.steps
+    """All column tiles, some of them written out one after the other."""
+    count = job.column_tiles
+    together = next(n for n in WRITTEN_OUT if count % n == 0)
     rows = rows_of(job, "layout")
+    if together == count:
+        _written_out(job, weight, rows, [str(i) for i in range(count)])
+        return
+    with job.w.src.block(f"for chunk in range({count // together})"):
+        names = [f"(chunk * {together} + {i})" for i in range(together)]
+        _written_out(job, weight, rows, names)
+
+
+def _written_out(job: Job, weight: str, rows: Masked, tiles: Sequence[str]) -> None:
+    """What the epilogue reads of each row is read a tile ahead, so that it travels under the
+    epilogue before. (Bytes that a loop carried to its next turn would be one to a register.)"""
+    w, t = job.w, job.tile
     last = len(rows[0])
     loads = list(dict.fromkeys(leaves(w.kernel.epilogue, "load")))
-    ahead = [e for e in loads if {a.number for x in e.args for a in leaves(x, "axis")} - {last}]
-
-    def read(column_tile: str) -> None:
-        """Name what is read for a tile held0, held1, .."""
-        scope = scope_of(job, 0, "layout", rows, column_tile)
-        w.emit.ahead(w.kernel.epilogue, scope, frozenset(ahead))
-        for i, e in enumerate(ahead):
-            if e in scope.loaded:
-                w.line(f"held{i} = {scope.loaded[e]}")
-                kinds[e] = scope.loaded[e].type
-
-    kinds: dict[Expr, str] = {}
-    w.line("next_tile = 0")
-    read("next_tile")
-    with w.src.block(f"for column_tile in range({job.column_tiles})"):
-        scope: Scope = replace(scope_of(job, 0, "layout", rows), loaded={})
-        for i, e in enumerate(ahead):
-            if e in kinds:
-                w.line(f"now{i} = held{i}")
-                scope.loaded[e] = Val(f"now{i}", kinds[e])
-        w.emit.ahead(w.kernel.epilogue, scope, frozenset(loads) - kinds.keys())
-        w.line(f"next_tile = tl.minimum(column_tile + 1, {job.column_tiles - 1})")
-        read("next_tile")
-        w.line(f"slot = column_tile % {t.stages}")
-        w.line(f"mbarrier.wait(full.index(slot), (column_tile // {t.stages}) & 1)")
-        w.line("mbarrier.wait(some_rows, 0)")
-        w.line(f"acc0 = {job.zeros(t)}")
-        with w.src.block(f"for step in gl.static_range({steps})"):
-            right = f"right.index(slot * {steps} + step).permute((1, 0))"
-            left = job.matrix("left.index(step)")
-            w.line(f"acc0 = warpgroup_mma({left}, {right}, acc0, is_async=True)")
-        w.line("acc0 = warpgroup_mma_wait(0, deps=[acc0])")
-        w.line(weight.format(f"column_tile + {t.stages - 1}", "True"))
+    of_rows = frozenset(
+        e for e in loads if {a.number for x in e.args for a in leaves(x, "axis")} - {last}
+    )
+    scopes = [scope_of(job, 0, "layout", rows, tile) for tile in tiles]
+    w.emit.ahead(w.kernel.epilogue, scopes[0], of_rows)
+    for i, (tile, scope) in enumerate(zip(tiles, scopes, strict=True)):
+        w.emit.ahead(w.kernel.epilogue, scope, frozenset(loads) - of_rows)
+        _multiply(job, tile)
+        w.line(weight.format(f"{tile} + {t.stages - 1}", "True"))
+        if i + 1 < len(tiles):
+            w.emit.ahead(w.kernel.epilogue, scopes[i + 1], of_rows)
         run = run_of(t, w.kernel.output.dtype)
         total = w.a.put(spread(t, "acc0", "layout", run), job.sums)
         value = w.epilogue(total, scope)
         column = scope.axes[last]
         at = w.a.put(f"{rows[1]} * {job.left.columns} + {column}", rows[1].type)
         w.store(at.text, value, scope.mask)
+
+
+def _multiply(job: Job, tile: str) -> None:
+    """acc0 = the products of a column tile."""
+    w, t, steps = job.w, job.tile, job.left.steps
+    w.line(f"slot = {tile} % {t.stages}")
+    w.line(f"mbarrier.wait(full.index(slot), ({tile} // {t.stages}) & 1)")
+    w.line("mbarrier.wait(some_rows, 0)")
+    w.line(f"acc0 = {job.zeros(t)}")
+    with w.src.block(f"for step in gl.static_range({steps})"):
+        right = f"right.index(slot * {steps} + step).permute((1, 0))"
+        left = job.matrix("left.index(step)")
+        w.line(f"acc0 = warpgroup_mma({left}, {right}, acc0, is_async=True)")
+    w.line("acc0 = warpgroup_mma_wait(0, deps=[acc0])")
