@@ -10,7 +10,7 @@ import pytest
 
 from braze.shim.device import host_device
 from braze.shim.memory import GRANULARITY
-from braze.shim.pycuda import autoinit
+from braze.shim.pycuda import autoinit, compiler, gpuarray, tools
 from braze.shim.pycuda import driver as cuda
 
 
@@ -106,3 +106,34 @@ def test_the_device() -> None:
     assert autoinit.context is not None
     with pytest.raises(cuda.LogicError):
         cuda.Device(1)
+
+
+def test_arrays_in_device_memory() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    a = gpuarray.to_gpu(x)
+    assert (a.shape, a.size, a.nbytes, a.ndim, len(a)) == ((3, 4), 12, 48, 2, 3)
+    np.testing.assert_array_equal(a.get(), x)
+    np.testing.assert_array_equal(a.reshape(-1, 2).get(), x.reshape(6, 2))
+    assert not gpuarray.zeros_like(a).get().any()
+    assert (gpuarray.empty((2, 2)).fill(3).get() == 3).all()
+    stream = cuda.Stream()
+    b = gpuarray.to_gpu_async(x + 1, stream=stream)
+    got = b.get_async(stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(got, x + 1)
+    np.testing.assert_array_equal(cuda.from_device(b.ptr, (3, 4), np.float32), x + 1)
+    with pytest.raises(cuda.LogicError):
+        a.set(x.astype(np.float64))
+
+
+def test_pools_contexts_and_kernels() -> None:
+    context = tools.make_default_context()
+    context.pop()
+    tools.clear_context_caches()
+    memory = tools.DeviceMemoryPool().allocate(64)
+    array = tools.PageLockedMemoryPool().allocate((16,), np.float32)
+    cuda.memcpy_htod(memory, array)
+    a = gpuarray.to_gpu(array, tools.DeviceMemoryPool().allocate)
+    assert a.size == 16
+    with pytest.raises(cuda.RuntimeError, match="where there is a GPU"):
+        compiler.SourceModule("__global__ void f() {}")

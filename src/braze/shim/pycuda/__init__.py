@@ -9,7 +9,10 @@ from typing import Final
 VERSION: Final = (2024, 1)
 VERSION_STATUS: Final = ""
 VERSION_TEXT: Final = "2024.1"
-_ALIASES: Final = {"driver": "driver", "autoinit": "autoinit", "autoprimaryctx": "autoinit"}
+_ALIASES: Final = {
+    **{name: name for name in ("autoinit", "compiler", "driver", "gpuarray", "tools")},
+    "autoprimaryctx": "autoinit",
+}
 
 
 def __getattr__(name: str) -> ModuleType:
