@@ -197,6 +197,45 @@ def test_what_a_plugin_raises_is_reported(creators: Any) -> None:
     assert not context.execute_async_v3(0) and "the plugin is broken" in log.errors[-1]
 
 
+class Tiling(Halving):
+    """The input again and again, as often as an input of sizes says."""
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, expr_builder: Any) -> Any:
+        times, shape = shape_inputs[0][0], trt.DimsExprs([inputs[0][0], inputs[0][1]])
+        shape[1] = expr_builder.operation(trt.DimensionOperation.PROD, shape[1], times)
+        return [shape]
+
+    def clone(self) -> Any:
+        return Tiling(self.times)
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, *_: Any
+    ) -> None:
+        assert len(inputs) == 1 == len(outputs)
+        x, y = inputs[0].array, outputs[0].array
+        y[...] = np.tile(x, (1, y.shape[1] // x.shape[1]))
+
+
+def test_inputs_that_hold_sizes(creators: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(creators[0], "create_plugin", lambda *a: Tiling())
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (-1, 4))
+    three = network.add_constant((1,), np.array([3], np.int64)).get_output(0)
+    out = network.add_plugin_v3([x], [three], Tiling()).get_output(0)
+    assert tuple(out.shape) == (-1, 12)
+    out.name = "y"
+    network.mark_output(out)
+    data = plan_of(network, {"x": ((1, 4), (2, 4), (2, 4))})
+    assert data is not None, log.errors
+    a, made = floats(2, 4), {"y": np.zeros((2, 12), np.float16)}
+    run_engine(data, {"x": a}, made)
+    np.testing.assert_array_equal(made["y"], np.tile(a, (1, 3)).astype(np.float16))
+    network.add_plugin_v3([x], [network.add_input("n", trt.int64, (1,))], Tiling())
+    with pytest.raises(ValueError):
+        _ = network[2].get_output(0).shape
+    assert "hold sizes must be constants" in log.errors[-1]
+
+
 def test_wrong_use_of_plugins() -> None:
     network, log = new_network()
     x = network.add_input("x", trt.float32, (2, 8))

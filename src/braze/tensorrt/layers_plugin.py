@@ -54,13 +54,15 @@ class PluginLayer(ILayer):
 
     def lower(self, emit: Emitter) -> None:
         """What the plugin reads, and what it fills, as tensors that a run tells of."""
-        names = [emit.input(i) for i in range(self.num_inputs)]
+        data = self.num_inputs - self._shapes
+        names = [emit.input(i) for i in range(data)]
         types = [emit.dtype(n) for n in names]
         sizes = [
             DimsExprs([_size(d, i, k) for k, d in enumerate(emit.type(n).shape)])
             for i, n in enumerate(names)
         ]
-        told = self._told(types, sizes)
+        contents = [_content(emit, emit.input(i)) for i in range(data, self.num_inputs)]
+        told = self._told(types, sizes, contents)
         sources, parts = [], []
         for name, kind in zip(names, types, strict=True):
             constant = emit.lowering.builder.array(emit.value(name))
@@ -103,7 +105,7 @@ class PluginLayer(ILayer):
         wide = emit.node("Unsqueeze", x, emit.ints([0])) if first else x
         return emit.node("CumSum", wide, emit.constant(np.int64(0)))
 
-    def _told(self, types: Any, sizes: Any) -> list[tuple[Any, DimsExprs]]:
+    def _told(self, types: Any, sizes: Any, contents: Any) -> list[tuple[Any, DimsExprs]]:
         raise NotImplementedError
 
 
@@ -115,6 +117,14 @@ def _carrier(emit: Emitter, kind: Any) -> DataType:
 
 def _size(d: Dim, index: int, axis: int) -> IDimensionExpr:
     return IDimensionExpr(d) if isinstance(d, int) else IDimensionExpr(None, ["axis", index, axis])
+
+
+def _content(emit: Emitter, name: str) -> DimsExprs:
+    """The numbers in an input that holds sizes; a plugin does not read it in a run."""
+    known = emit.content(name)
+    if known is None or not all(isinstance(v, (int, np.integer)) for v in known.flat):
+        raise emit.wrong("inputs that hold sizes must be constants; take them from add_constant")
+    return DimsExprs([IDimensionExpr(int(v)) for v in known.reshape(-1)])
 
 
 def _as_node(emit: Emitter, how: Sequence[Any], names: list[str]) -> str:
@@ -139,7 +149,7 @@ class IPluginV2Layer(PluginLayer):
 
     layer_type, word = LayerType.PLUGIN_V2, "PluginV2"
 
-    def _told(self, types: Any, sizes: Any) -> list[tuple[Any, DimsExprs]]:
+    def _told(self, types: Any, sizes: Any, contents: Any) -> list[tuple[Any, DimsExprs]]:
         made, plugin = [], self._plugin
         for index in range(self._count):
             kind = plugin.get_output_datatype(index, types)
@@ -152,13 +162,12 @@ class IPluginV3Layer(PluginLayer):
 
     layer_type, word = LayerType.PLUGIN_V3, "PluginV3"
 
-    def _told(self, types: Any, sizes: Any) -> list[tuple[Any, DimsExprs]]:
+    def _told(self, types: Any, sizes: Any, contents: Any) -> list[tuple[Any, DimsExprs]]:
         build = self._plugin.get_capability_interface(PluginCapabilityType.BUILD)
-        count = len(sizes) - self._shapes
         if isinstance(build, QuickPlugin):
             build.tell(types, sizes)
-        kinds = build.get_output_data_types(types[:count])
-        shapes = build.get_output_shapes(sizes[:count], sizes[count:], IExprBuilder())
+        kinds = build.get_output_data_types(types)
+        shapes = build.get_output_shapes(sizes, contents, IExprBuilder())
         return list(zip(kinds, shapes, strict=True))
 
 

@@ -25,7 +25,7 @@ def kept_plugin(part: Mapping[str, Any], named: Callable[[str], str]) -> dict[st
     Raises ConfigError where the plugin takes no linear tensors of the types that there are.
     """
     layer: PluginLayer = part["layer"]
-    inputs = [_described(t) for t in layer._inputs]
+    inputs = [_described(t) for t in layer._inputs[: len(part["inputs"])]]
     outputs = [_described(t) for t in layer._outputs]
     is_v3 = isinstance(layer, IPluginV3Layer)
     made = _kept_v3(layer, inputs, outputs) if is_v3 else _kept_v2(layer, inputs, outputs)
