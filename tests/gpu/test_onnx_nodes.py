@@ -3,12 +3,14 @@ for those of refused.txt, which engines of a GPU refuse."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from braze.api import build
+from braze.codegen.cuda import backend
 from braze.core.errors import CompileError, UnsupportedOpError
 from braze.frontend.onnx.records import ModelRecord
 from braze.onnx_backend import BrazeBackend, Runner
@@ -24,7 +26,10 @@ class CudaEngineBackend(BrazeBackend):
 
     @staticmethod
     def compile_model(model: ModelRecord, shapes: Mapping, values: Mapping) -> Runner:
-        return build(model, target="cuda", shapes=shapes, values=values, optimization_level=2)
+        # workers that compile take longer to start than a case has to compile
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(backend, "FEW", sys.maxsize)
+            return build(model, target="cuda", shapes=shapes, values=values, optimization_level=2)
 
 
 @pytest.mark.parametrize("case", load_cases(), ids=lambda c: c.name)
