@@ -87,7 +87,7 @@ REVISION: Final = 8  # change with every change to what a tactic means
 DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
 HOPPER: Final = 90  # the capability whose instructions the Gluon templates are made of
-FEW: Final = 4  # so few are compiled before workers have started
+FEW: Final = 8  # so few are compiled before workers have started
 FLOATS: Final = (F32, F16, BF16)
 # the template of each anchor; what has no line here is refused, and its loop nest runs
 TEMPLATES: Final[Mapping[type[AnchorSpec], Callable[[AnchorKernel, Tile], TritonSource]]] = {

@@ -20,6 +20,7 @@ from braze.codegen.cuda.triton.cubin import Cubin
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.errors import CompileError
 
+A_WORKER = 4  # kernels that are worth its start, which takes longer than to compile one
 COMMAND = (sys.executable, "-m", "braze.codegen.cuda.triton.worker")
 
 
@@ -83,7 +84,7 @@ def compile_all(
     distinct = list(dict.fromkeys(request(s, capability) for s in sources))
     by_text = {request(s, capability): s for s in sources}
     idle: SimpleQueue[_Worker] = SimpleQueue()
-    team = [_Worker() for _ in range(max(1, min(workers, len(distinct))))]
+    team = [_Worker() for _ in range(max(1, min(workers, len(distinct) // A_WORKER)))]
     for worker in team:
         idle.put(worker)
 
