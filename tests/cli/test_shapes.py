@@ -29,11 +29,15 @@ def test_quotes_keep_commas_in_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x", "x:", ":1x3", "x:1x", "x:-1x3", "x:1X3", "x:1x3,", "x:1,x:2", "'x:1", "x:²"]
+    "text", ["x", ":1x3", "x:1x", "x:-1x3", "x:1X3", "x:1x3,", "x:1,x:2", "'x:1", "x:²"]
 )
 def test_wrong_spellings_are_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_shapes(text, "--minShapes")
+
+
+def test_scalars_with_and_without_the_word() -> None:
+    assert parse_shapes("x:,y:scalar,z:2", "--shapes") == {"x": (), "y": (), "z": (2,)}
 
 
 def test_error_names_the_option() -> None:

@@ -35,15 +35,15 @@ def split_list(text: str) -> list[str]:
     return [*parts, current]
 
 
-def parse_pairs(text: str | None, option: str) -> dict[str, str]:
+def parse_pairs(text: str | None, option: str, *, empty: bool = False) -> dict[str, str]:
     """`name:rest,name:rest` as a dict; raises ConfigError for an empty or repeated name.
 
-    Of an option that is not given (None) nothing.
+    Of an option that is not given (None) nothing. empty: there may be nothing after the colon.
     """
     out: dict[str, str] = {}
     for item in () if text is None else split_list(text):
         name, colon, rest = item.rpartition(":")
-        if not colon or not name or not rest:
+        if not colon or not name or not (rest or empty):
             raise ConfigError(f"{option}: {item!r} is not of the form name:value")
         if name in out:
             raise ConfigError(f"{option}: {name!r} is given twice")
@@ -52,8 +52,8 @@ def parse_pairs(text: str | None, option: str) -> dict[str, str]:
 
 
 def parse_dims(text: str, option: str) -> Shape:
-    """`1x3x224x224` as a tuple, `scalar` as (); raises ConfigError for anything else."""
-    if text == "scalar":
+    """`1x3x224x224` as a tuple, `scalar` or nothing as (); raises ConfigError for all else."""
+    if text in ("", "scalar"):
         return ()
     parts = text.split("x")
     if not all(p.isascii() and p.isdigit() for p in parts):
@@ -65,7 +65,7 @@ def parse_dims(text: str, option: str) -> Shape:
 
 def parse_shapes(text: str | None, option: str) -> dict[str, Shape]:
     """The value of --shapes and its kin: name (or pattern) -> shape."""
-    return {n: parse_dims(v, option) for n, v in parse_pairs(text, option).items()}
+    return {n: parse_dims(v, option) for n, v in parse_pairs(text, option, empty=True).items()}
 
 
 def parse_values(text: str, option: str) -> dict[str, tuple[int | float, ...]]:
