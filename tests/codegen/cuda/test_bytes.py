@@ -174,12 +174,13 @@ def test_sweeps_compile(
 
 
 def test_which_products_sweep() -> None:
-    def tactics(channels: int, columns: int, window: int = 1) -> int:
+    def tactics(channels: int, columns: int, window: int = 1, kind: str = "bytes") -> int:
         plain = harness.conv(32, 28, 28, (channels, columns), (window, window))
-        return len(sweep_tactics(quantized(plain), SHARED, EFFORTS[5]))
+        return len(sweep_tactics(quantized(plain, kind), SHARED, EFFORTS[5]))
 
     assert tactics(64, 256) and tactics(128, 512) and tactics(256, 1024) and tactics(512, 256)
-    assert not tactics(64, 32) and not tactics(1024, 256) and not tactics(128, 256, 3)
+    assert not tactics(64, 256, kind="residual") and not tactics(64, 64)
+    assert not tactics(1024, 256) and not tactics(128, 256, 3)
     assert not sweep_tactics(
         typed(harness.conv(32, 28, 28, (64, 256), (1, 1)), F16), SHARED, EFFORTS[5]
     )

@@ -75,11 +75,6 @@ class Job:
         return [f"part{i}" for i in range(len(self.parts))]
 
     @property
-    def partial_before(self) -> list[str]:
-        """Those of the few steps before."""
-        return [f"rest{i}" for i in range(len(self.parts))]
-
-    @property
     def rights(self) -> list[str]:
         """The names of the weight's parts in shared memory."""
         return [f"right{i}" for i in range(len(self.parts))]

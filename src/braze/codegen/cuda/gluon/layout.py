@@ -21,6 +21,7 @@ from braze.fusion.kernel import Tactic
 SHARERS = 4  # threads that share a row
 RUN, BYTE_RUN = 8, 16  # neighbouring channels of a thread; where results are bytes
 DEPTH_BYTES = 128  # of one step along k: the widest swizzle of shared memory
+LIFT = 2  # steps whose products of 8-bit floats tensor cores sum before float32 does
 SWIZZLES = {64: 2, 128: 3}  # CUtensorMapSwizzle by bytes of a step
 
 
@@ -43,7 +44,7 @@ class GluonTile:
     height: int = 1
     width: int = 1
     depth: int = DEPTH_BYTES
-    lift: int = 1
+    lift: int = LIFT
 
     def steps_of(self, dtype: DType) -> int:
         """Elements of one step along k."""
@@ -52,7 +53,7 @@ class GluonTile:
 
 def gluon_tactic(t: GluonTile) -> Tactic:
     """A tile as a tactic."""
-    lift = (("lift", t.lift),) if t.lift != 1 else ()
+    lift = (("lift", t.lift),) if t.lift != LIFT else ()
     return Tactic(
         "gluon",
         (
