@@ -63,12 +63,16 @@ class ContextRun:
         return self._enqueue("IExecutionContext::enqueueV3", stream_handle)
 
     def report_to_profiler(self) -> bool:
-        """Run again what was enqueued last, and give the profiler the time of its layers."""
+        """Give the profiler the times of the last run; False where there are none."""
         run, self._unreported = self._unreported, None
-        if run is None or self.profiler is None:
+        if run is None:
             return False
-        run.listeners.profiler = self.profiler
-        return self._finish("IExecutionContext::reportToProfiler", run)
+        try:
+            self._wait(run.stream)
+            return run.report()
+        except Exception as e:  # of the profiler, or of what was on the stream
+            self._reporter.raised("IExecutionContext::reportToProfiler", e)
+            return False
 
     # ---- how a run goes -----------------------------------------------------------------
 
@@ -164,7 +168,6 @@ class ContextRun:
         if places is None:
             return None
         table = self._engine.table
-        profiled = self.profiler if self.enqueue_emits_profile else None
         run = Run(
             self._core,
             self._engine.core.loaded,
@@ -174,7 +177,8 @@ class ContextRun:
             places,
             late,
             Listeners(
-                profiled,
+                self.profiler,
+                self.enqueue_emits_profile,
                 self._listener,
                 frozenset(self._debug_on) if self._listener is not None else frozenset(),
                 dict(self._allocators),

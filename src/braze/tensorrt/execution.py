@@ -29,6 +29,7 @@ class Listeners:
     """What hears of a run: times of layers, debug tensors, outputs that get their memory."""
 
     profiler: IProfiler | None = None
+    emits_profile: bool = True  # as soon as the run is over
     debug: IDebugListener | None = None
     debug_names: frozenset[str] = frozenset()
     allocators: Mapping[str, IOutputAllocator] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class Run:
     stream: int
     device: HostDevice
     plugins: EnginePlugins | None = None
+    spent: list[int] | None = None  # nanoseconds of every step, once it ran
 
     def __call__(self) -> None:
         """Run; raises what the runtime or a listener raised."""
@@ -59,9 +61,17 @@ class Run:
         finally:
             if errors:
                 raise errors[0]
-        if self.listeners.profiler is not None:
-            for name, nanoseconds in zip(self.step_names, spent, strict=True):
-                self.listeners.profiler.report_layer_time(name, nanoseconds / 1e6)
+        self.spent = spent
+        if self.listeners.emits_profile:
+            self.report()
+
+    def report(self) -> bool:
+        """Give the profiler the times of the run; False where there was none, or no profiler."""
+        if self.spent is None or self.listeners.profiler is None:
+            return False
+        for name, nanoseconds in zip(self.step_names, self.spent, strict=True):
+            self.listeners.profiler.report_layer_time(name, nanoseconds / 1e6)
+        return True
 
     def _options(self, errors: list[BaseException]) -> tuple[RunOptions, list[int]]:
         options = run_options(0)
