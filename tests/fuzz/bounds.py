@@ -89,7 +89,7 @@ class Perturbed(Run):
         # whether what is hardly below the top stays there in this run
         self.stays = rng is not None and rng.random() < 0.5
         self.scales = any(getattr(n.op, "op", "") in ("mul", "div") for n in graph.nodes)
-        self.infinite = False  # whether data holds infinities
+        self.masks: set[Value] = set()  # given infinities, and what only adds to them or moves them
         # whether attention whose scores have overflowed gives 0 in this run, as one op does
         self.unmasks = rng is not None and rng.random() < 0.5
 
@@ -101,6 +101,7 @@ class Perturbed(Run):
         kind = _kind(node)
         given = {v: self.values[v] for v in node.inputs if v is not None}
         self.rough.update(v for v, a in given.items() if _flushed(a, v.dtype))
+        self._note_masks(node, given)
         rounds = kind == "rounds" or (kind == "exact" and not self.rough.isdisjoint(given))
         if rounds:
             factor = _accumulation(node, given)
@@ -122,13 +123,20 @@ class Perturbed(Run):
         if rounds or not self.rough.isdisjoint(given):
             self.rough.update(node.outputs)
 
+    def _note_masks(self, node: Node, given: Mapping[Value, Array]) -> None:
+        """Infinities of data are masks until a product has read them."""
+        made = self.graph.producer
+        self.masks.update(v for v, a in given.items() if v not in made and np.isinf(a).any())
+        if not isinstance(node.op, MatMul) and not self.masks.isdisjoint(given):
+            self.masks.update(node.outputs)
+
     def _unmask(self, node: Node) -> None:
         """Rows of scores that have all overflowed below: attention as one op gives 0, not NaN. A
         mask of infinities that may hide a row is never part of it."""
         assert isinstance(node.op, Softmax) and node.inputs[0] is not None
         x, v = self.values[node.inputs[0]], node.outputs[0]
         products = any(isinstance(n.op, MatMul) for n in self.graph.nodes)
-        if products and not node.op.log and not self.infinite:
+        if products and not node.op.log and node.inputs[0] not in self.masks:
             hidden = np.isneginf(x).all(node.op.axis, keepdims=True)
             self.values[v] = np.where(hidden, 0.0, self.values[v])
 
@@ -158,11 +166,6 @@ class Perturbed(Run):
             if dtype.bits < 64:
                 moved = moved.astype(stored(dtype.name)).astype(np.float64)
             return np.where(np.abs(moved) > top, np.copysign(np.inf, moved), moved)
-
-    def _enter(self, array: Array, dtype: DType) -> Array:
-        found = super()._enter(array, dtype)
-        self.infinite |= bool(dtype.is_float and np.isinf(found).any())
-        return found
 
     def _leave(self, value: Value) -> Array:
         a = super()._leave(value)
