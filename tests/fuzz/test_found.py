@@ -260,3 +260,11 @@ def test_places_that_are_no_numbers(op: str, odd: str) -> None:
     steps = (Step("GridSample", ("x", "p"), ("y",), given),)
     return right(Case(steps, {"x": drawn(1, 2, 3, *sizes), "p": grid}, ("y",)),
                  *LEVELS[:2], REFERENCE)  # fmt: skip
+
+
+def test_an_infinite_cell_is_not_seen_without_peepholes() -> None:
+    """The numpy reference of LSTM multiplied it by peepholes of 0, which is NaN."""
+    state = Tensor("float32", (1, 2, 4), Fill(strewn=("inf",), share=0.0), 4)
+    inputs = {"x": drawn(1, 3, 2, 5), "w": drawn(2, 1, 16, 5), "r": drawn(3, 1, 16, 4), "c": state}
+    steps = (Step("LSTM", ("x", "w", "r", "", "", "", "c"), ("y",)),)
+    right(Case(steps, inputs, ("y",)), *LEVELS[:2], REFERENCE)

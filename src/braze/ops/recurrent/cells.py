@@ -191,9 +191,12 @@ class NumpyCell:
         return (1 - z) * self._active(1, x[2] + last) + z * h
 
     def _lstm(self, x: Sequence[Array], h: Array, c: Array) -> tuple[Any, Any]:
-        p = np.zeros((3, 1), c.dtype) if self.peephole is None else np.split(self.peephole, 3)
-        i = self._active(0, x[0] + self._sum(0, h) + p[0] * c)
-        f = 1 - i if self.coupled else self._active(0, x[2] + self._sum(2, h) + p[2] * c)
+        i = self._active(0, x[0] + self._sum(0, h) + self._peep(0, c))
+        f = 1 - i if self.coupled else self._active(0, x[2] + self._sum(2, h) + self._peep(2, c))
         c = f * c + i * self._active(1, x[3] + self._sum(3, h))
-        o = self._active(0, x[1] + self._sum(1, h) + p[1] * c)
+        o = self._active(0, x[1] + self._sum(1, h) + self._peep(1, c))
         return o * self._activations[2].apply(c), c
+
+    def _peep(self, gate: int, c: Array) -> Any:
+        """What a gate sees of the cell; without peepholes not 0 times it, which may be infinite."""
+        return 0 if self.peephole is None else np.split(self.peephole, 3)[gate] * c
