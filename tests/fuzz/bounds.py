@@ -35,6 +35,7 @@ from braze.ops.recurrent.recurrence import Recurrence
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
+from braze.ops.sample.grid_sample import GridSample
 from tests.fuzz.case import stored
 from tests.fuzz.overflow import drawn_sums
 from tests.fuzz.transforms import transform_loss
@@ -49,6 +50,7 @@ ROUNDOFF = {
     "float16": (2.0**-11, 2.0**-24, 65504.0),
     "bfloat16": (2.0**-8, 2.0**-126, 3.3895313892515355e38),
 }
+FAR = 1e4  # of an image's sizes; float32 has no halves of a pixel beyond
 RUNS = 3
 # Runs more before an element counts as wrong: three may by chance all leave it nearly in place
 RUNS_TO_CONVICT = 16
@@ -108,6 +110,7 @@ class Perturbed(Run):
             for v, a in given.items():
                 if v in self.rough or (kind == "rounds" and not _is_power(node, v)):
                     self.values[v] = self.disturbed(a, v.dtype, factor, v in self.rough)
+            self._lose_places(node)
         super()._step(node)
         if self.unmasks and isinstance(node.op, Softmax):
             self._unmask(node)
@@ -122,6 +125,15 @@ class Perturbed(Run):
             self.values[v] = self.values[v] + noise * (loss + ROUNDOFF[v.dtype.name][1])
         if rounds or not self.rough.isdisjoint(given):
             self.rough.update(node.outputs)
+
+    def _lose_places(self, node: Node) -> None:
+        """A place so far outside that its float does not say which pixel mirrors it is any."""
+        if isinstance(node.op, GridSample) and node.op.padding == "reflection" and self.rng:
+            _, grid = node.inputs
+            assert grid is not None
+            at = self.values[grid]
+            anywhere = self.rng.uniform(-50.0, 50.0, at.shape)
+            self.values[grid] = np.where((np.abs(at) > FAR) & np.isfinite(at), anywhere, at)
 
     def _note_masks(self, node: Node, given: Mapping[Value, Array]) -> None:
         """Infinities of data are masks until a product has read them."""
