@@ -213,7 +213,7 @@ def _wrong(step: Step, shapes: Shapes, case: Case) -> Sequence[int]:
         return (late, -1) if given.get("mode") == "linear" else ()
     if op == "ReverseSequence":
         return (shape[given["time_axis"]] + 1,)
-    if op == "RoiAlign":
-        return (shape[0], -1)
+    if op == "RoiAlign":  # where the image is small a region may lie outside, and nothing is read
+        return (shape[0], -1) if min(shape[2:]) > 5 else ()
     axis = given.get("axis", 0) if op not in ("GatherND", "ScatterND") else 0
     return (shape[axis], -shape[axis] - 1)

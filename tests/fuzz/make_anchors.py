@@ -16,6 +16,8 @@ Maker = Callable[[Sketch, Ref], Ref]
 # Sizes of products: vector widths and their tails, and now and then more than a block of k
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 48, 65, 70)
 
+MOST_ROWS = 600  # of attention: their square is what it computes
+
 
 def weight(s: Sketch, x: Ref, shape: tuple[int, ...], terms: int, constant: bool = True) -> Ref:
     """A weight that keeps results of the size of the data: uniform, divided by sqrt(terms)."""
@@ -229,6 +231,7 @@ def deform_conv(s: Sketch, x: Ref) -> Ref:
 def attention_op(s: Sketch, x: Ref) -> Ref:
     """The Attention op on [batch, heads, rows, size] or [batch, rows, heads * size]."""
     s.need(s.opset >= 23 and x.dtype.name == "float32" and x.rank in (3, 4))
+    s.need(x.sample.shape[-2] <= MOST_ROWS)
     s.need(static(x.shape[-1]) and size(x, x.rank - 1) > 0 and all(d != 0 for d in x.shape))
     given: dict[str, object] = {"is_causal": s.r.choice([0, 1])}
     if x.rank == 3:
@@ -251,7 +254,7 @@ def attention_op(s: Sketch, x: Ref) -> Ref:
 
 def attention_spelled(s: Sketch, x: Ref) -> Ref:
     """softmax(q k^T * scale + mask) v in single steps, as exporters write it."""
-    s.need(x.dtype.name == "float32" and 2 <= x.rank <= 4)
+    s.need(x.dtype.name == "float32" and 2 <= x.rank <= 4 and x.sample.shape[-2] <= MOST_ROWS)
     s.need(static(x.shape[-1]) and size(x, x.rank - 1) > 0 and all(d != 0 for d in x.shape))
     perm = [*range(x.rank - 2), x.rank - 1, x.rank - 2]
     k = s.add1("Transpose", s.add1("Mul", x, s.scalar("float32", 0.5)), perm=perm)

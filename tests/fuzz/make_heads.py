@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.case import Fill
-from tests.fuzz.make_anchors import weight
+from tests.fuzz.make_anchors import MOST_ROWS, weight
 from tests.fuzz.make_contributed import DOMAIN
 from tests.fuzz.make_pointwise import symbol_or_size
 from tests.fuzz.make_views import size
@@ -13,7 +13,7 @@ from tests.fuzz.sketch import Ref, Sketch, static
 def _row(s: Sketch, x: Ref) -> int:
     """The width of [batch, rows, width] of float32."""
     s.need(x.rank == 3 and x.dtype.name == "float32" and all(d != 0 for d in x.shape))
-    s.need(static(x.shape[2]))
+    s.need(static(x.shape[2]) and x.sample.shape[1] <= MOST_ROWS)
     s.last_weight = None
     return size(x, 2)
 

@@ -75,6 +75,9 @@ def _overflowed(op: Op, given: Given, found: Array, top: float, rng: np.random.G
         small = [a if a is None or k == 1 else a * scale for k, a in enumerate(given)]
         clean = op.reference(*small)[0]
         drawn = np.where((choice == 0) & ~np.isfinite(clean), clean, drawn)
+        # and with a factor below 1 in its terms the sum may not overflow
+        back = (choice == 0) & np.isfinite(clean) & ~np.isfinite(found) & (top < TOP_OF_DOUBLES)
+        drawn = np.where(back, TOP_OF_DOUBLES * rng.uniform(-1.0, 1.0, found.shape), drawn)
     drawn = np.where((choice == 2) & minus, -np.inf, drawn)
     drawn = np.where((choice == 3) & both, np.nan, drawn)
     return np.where(plus | minus, drawn, found)
