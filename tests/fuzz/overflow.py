@@ -117,7 +117,8 @@ def _inside(
     node: Node, op: Op, given: Given, found: Array, rng: np.random.Generator
 ) -> dict[Value, Array]:
     """Squares, exponentials and sums inside of an op may overflow where its result does not, or the
-    other way. What huge numbers reach is what NaN in their places would."""
+    other way; what is divided by them is 0. What huge numbers reach is what NaN in their places
+    would."""
     top = (TOP_OF_DOUBLES if node.outputs[0].dtype.bits == 64 else TOP) ** 0.4
     hit = [None if a is None else a.dtype.kind == "f" and (np.abs(a) > top) & np.isfinite(a)
            for a in given]  # fmt: skip
@@ -130,7 +131,7 @@ def _inside(
            for a, h in zip(given, hit, strict=True)]  # fmt: skip
     with np.errstate(all="ignore"):
         reached = np.isnan(op.reference(*odd)[0]) & ~np.isnan(found)
-    kinds = np.array([np.nan, np.inf, -np.inf])[rng.integers(3, size=found.shape)]
+    kinds = np.array([np.nan, np.inf, -np.inf, 0.0])[rng.integers(4, size=found.shape)]
     drawn = np.where(rng.random(found.shape) < 0.5, kinds, found)
     return {node.outputs[0]: np.where(reached, drawn, found)}
 
