@@ -13,6 +13,7 @@ from braze.core.dtypes import DType
 from braze.core.errors import ExecutionError
 from braze.ir.graph import Graph
 from braze.ops.evaluator import evaluate
+from braze.ops.norm.batch_norm import BatchNorm
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
 from braze.ops.product.einsum import Einsum
@@ -20,8 +21,8 @@ from braze.ops.product.matmul import MatMul
 from tests.fuzz.bounds import FACTOR, ROUNDOFF, RUNS, Perturbed, Run
 
 Array = np.ndarray[Any, Any]
+MANY = 10  # roundings of a float
 PRODUCTS = (MatMul, Conv, ConvTranspose, Einsum)
-LARGE = 1e6  # constants of this size and more, or the inverse of it, are no ordinary factors
 FINITE, NAN, PLUS, MINUS = 1, 2, 4, 8  # kinds of floats
 
 
@@ -134,14 +135,15 @@ def _has_half(graph: Graph) -> bool:
 
 
 def _has_movable_factor(graph: Graph) -> bool:
-    """Whether a huge or tiny constant may be moved from one side of a product to another, so that
-    an intermediate overflows with it or without it (docs/semantics.md)."""
+    """Whether a constant factor may be moved from one side of a product to another, so that an
+    intermediate overflows with it or without it (docs/semantics.md)."""
     if not any(isinstance(n.op, PRODUCTS) for n in graph.nodes):
         return False
-    factors = {v for n in graph.nodes if not isinstance(n.op, PRODUCTS) for v in n.inputs}
-    held = (graph.weights.get(k) for v, k in graph.constants.items() if v in factors)
-    sizes = [np.abs(a.astype(np.float64)) for a in held if a.dtype.kind not in "biu"]
-    return any((((a >= LARGE) | (a <= 1 / LARGE)) & (a != 0)).any() for a in sizes)
+    held = set(graph.constants)
+    factors = [n for n in graph.nodes if getattr(n.op, "op", "") in ("mul", "div")]
+    return any(isinstance(n.op, BatchNorm) for n in graph.nodes) or any(
+        held.intersection(n.inputs) for n in factors
+    )
 
 
 def _unsure(dtype: DType, exact: Array) -> Expected:
@@ -170,8 +172,13 @@ def _combine(
             moved = np.where(np.isfinite(center) & np.isfinite(o), np.abs(o - center), 0.0)
         spread = np.maximum(spread, moved)
     # what nearly all roundings make infinite or NaN, like a root of 0, no run tells the size of
-    finite = np.sum([np.isfinite(o) for o in others[1:]], axis=0)
-    spread = np.where((finite < min(2, len(others) - 1)) & np.isfinite(others[0]), np.inf, spread)
+    few = np.sum([np.isfinite(o) for o in others[1:]], axis=0) < min(2, len(others) - 1)
+    spread = np.where(few & np.isfinite(others[0]), np.inf, spread)
+    if wide:  # what overflows in all of them is known to some roundings all the same
+        some = MANY * ROUNDOFF[dtype.name][0] * np.abs(exact)
+        spread = np.where(few & np.isfinite(exact), np.maximum(spread, some), spread)
+    if dtype.bits == 64:  # the float64 that is exact has overflowed itself
+        spread = np.where(np.isfinite(exact), spread, np.inf)
     if typed is not None:
         may |= kinds(typed)
     if wide:

@@ -24,7 +24,7 @@ Given = Sequence[Array | None]
 # Everything that is not float64 is summed in float32; a single term at the top does not overflow.
 # Sums of float64 are looked at in numbers that are scaled down by a power of two, as their own
 # overflow would hide what they are.
-TOP, TOP_OF_DOUBLES = 3.40283e38, 1.7976931348623157e308
+TOP, TOP_OF_DOUBLES = 3.4028235e38, 1.7976931348623157e308
 SCALE_OF_DOUBLES = 2.0**-1030
 FACTOR_BEHIND = 8.0
 
@@ -76,9 +76,13 @@ def _overflowed(op: Op, given: Given, found: Array, top: float, rng: np.random.G
         small = [a if a is None or k == 1 else a * scale for k, a in enumerate(given)]
         clean = op.reference(*small)[0]
         drawn = np.where((choice == 0) & ~np.isfinite(clean), clean, drawn)
-        # and with a factor below 1 in its terms the sum may not overflow
-        back = (choice == 0) & np.isfinite(clean) & ~np.isfinite(found) & (top < TOP_OF_DOUBLES)
-        drawn = np.where(back, TOP_OF_DOUBLES * rng.uniform(-1.0, 1.0, found.shape), drawn)
+        # another order may not overflow, and neither may a sum with a factor below 1 in its terms
+        lost = (choice == 0) & np.isfinite(clean) & ~np.isfinite(found)
+        whole = np.where(np.abs(part) < top * scale, part / scale, np.nan)
+        if top < TOP_OF_DOUBLES:
+            anything = TOP_OF_DOUBLES * rng.uniform(-1.0, 1.0, found.shape)
+            whole = np.where(np.isnan(whole), anything, whole)
+        drawn = np.where(lost, whole, drawn)
     drawn = np.where((choice == 2) & minus, -np.inf, drawn)
     drawn = np.where((choice == 3) & both, np.nan, drawn)
     return np.where(plus | minus, drawn, found)

@@ -117,6 +117,16 @@ def test_overflowing_weights_are_refused() -> None:
     assert any("overflow" in r for r in refusals(ctx))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # results are infinite
+def test_weights_that_overflow_beside_an_infinite_one_are_refused() -> None:
+    """One infinity among them let all others become infinite."""
+    g = Net()
+    y = g.add1(MatMul(), g.tensor("x", 2, 2), g.const([[1e30, 1.0], [np.inf, 1.0]]))
+    y = g.op2("mul", y, 1e30)
+    _, ctx = apply(g, [y], RULES, rtol=0, scale=1e-25)
+    assert any("overflow" in r for r in refusals(ctx))
+
+
 def test_vanishing_weights_are_refused() -> None:
     """Large data times what is left of them is a number; small weights of a live channel may go."""
     g = Net()

@@ -110,7 +110,7 @@ class FoldScaleIntoWeights:
         with np.errstate(all="ignore"):
             exact = scaled_weight(heavy, weight, factor)
             scaled = stored(exact, out.dtype)
-        if np.isfinite(weight).all() and not np.isfinite(scaled).all():
+        if (np.isfinite(weight) & ~np.isfinite(scaled)).any():
             return Refusal("the scaled weights would overflow")
         least = float(np.finfo("f4" if out.dtype is F32 else "f8").tiny)  # less is zero in kernels
         if ((_peaks(heavy, weight) >= least) & _between(_peaks(heavy, exact), least)).any():
