@@ -95,8 +95,7 @@ def test_templates_of_triton_compile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("depth", "lift", "expected"),
-    [(768, 1, 1), (768, 2, 2), (768, 4, 3), (640, 4, 1), (3072, 4, 4), (768, 0, 6)],
+    ("depth", "lift", "expected"), [(768, 1, 1), (768, 2, 2), (768, 4, 2), (640, 2, 1), (768, 0, 6)]
 )
 def test_sums_go_on_in_float32(depth: int, lift: int, expected: int) -> None:
     """After a number of steps that divides all of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from braze.codegen.cuda.gluon.layout import SWIZZLES, GluonTile, run_of
@@ -61,8 +62,7 @@ class Job:
         """After how many steps the sum of a tensor core is added to one in float32; 0: never."""
         if self.dtype not in FLOAT8:
             return 0
-        most = self.tile.lift or self.left.steps
-        return max(n for n in range(1, most + 1) if self.left.steps % n == 0)
+        return math.gcd(self.tile.lift, self.left.steps) if self.tile.lift else self.left.steps
 
     @property
     def totals(self) -> list[str]:

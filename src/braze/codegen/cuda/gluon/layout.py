@@ -21,7 +21,7 @@ from braze.fusion.kernel import Tactic
 SHARERS = 4  # threads that share a row
 RUN, BYTE_RUN = 8, 16  # neighbouring channels of a thread; where results are bytes
 DEPTH_BYTES = 128  # of one step along k: the widest swizzle of shared memory
-LIFT = 4  # steps at most whose products of 8-bit floats tensor cores sum before float32 does
+LIFT = 2  # steps whose products of 8-bit floats tensor cores sum before float32 does
 SWIZZLES = {64: 2, 128: 3}  # CUtensorMapSwizzle by bytes of a step
 
 
