@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import braze
 from tests.tensorrt.engines import model, scale_model
@@ -38,19 +38,22 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def failing_model() -> onnx.ModelProto:
-    """Five nodes, one of which braze does not run: no CPU or GPU makes sense of images here."""
+    """Four nodes, one of which braze does not run."""
     nodes = [
         helper.make_node("Abs", ["x"], ["a"], "abs"),
         helper.make_node("Sqrt", ["a"], ["b"], "sqrt"),
-        helper.make_node("Unique", ["x"], ["u"], "unique"),
+        helper.make_node("MaxRoiPool", ["x", "rois"], ["u"], "regions", pooled_shape=[2, 2]),
         helper.make_node("Relu", ["u"], ["r"], "relu"),
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 4, 4])
     outputs = [
-        helper.make_tensor_value_info("b", TensorProto.FLOAT, [6]),
-        helper.make_tensor_value_info("r", TensorProto.FLOAT, ["k"]),
+        helper.make_tensor_value_info("b", TensorProto.FLOAT, [1, 2, 4, 4]),
+        helper.make_tensor_value_info("r", TensorProto.FLOAT, [1, 2, 2, 2]),
     ]
-    return model(nodes, [x], outputs)
+    made = model(nodes, [x], outputs)
+    rois = np.array([[0, 0, 0, 3, 3]], np.float32)
+    made.graph.initializer.append(numpy_helper.from_array(rois, "rois"))
+    return made
 
 
 def polygraphy(here: Path, *arguments: str, code: int = 0) -> str:
@@ -115,10 +118,11 @@ def test_inspect_model_and_engine(here: Path) -> None:
 
 def test_debug_reduce_finds_the_node_that_fails(here: Path) -> None:
     refusal = polygraphy(here, "run", "bad.onnx", "--trt", code=1)
-    assert "Unique" in refusal
+    assert "MaxRoiPool" in refusal
     polygraphy(
         here, "debug", "reduce", "bad.onnx", "-o", "reduced.onnx", "--mode=bisect",
-        "--fail-regex", "Unique", "--check", "polygraphy", "run", "polygraphy_debug.onnx", "--trt",
+        "--fail-regex", "MaxRoiPool",
+        "--check", "polygraphy", "run", "polygraphy_debug.onnx", "--trt",
     )  # fmt: skip
-    assert "Unique" in [n.op_type for n in onnx.load(here / "reduced.onnx").graph.node]
+    assert "MaxRoiPool" in [n.op_type for n in onnx.load(here / "reduced.onnx").graph.node]
     assert len(onnx.load(here / "reduced.onnx").graph.node) < 4
