@@ -9,13 +9,13 @@ from braze.tensorrt.allocator import IGpuAllocator
 from braze.tensorrt.debug import IDebugListener
 from braze.tensorrt.enums_build import ProfilingVerbosity
 from braze.tensorrt.profiler import IProfiler
-from braze.tensorrt.recorder import IErrorRecorder, Reporter
+from braze.tensorrt.recorder import Reporter, Reporting
 
 if TYPE_CHECKING:
     from braze.tensorrt.engine import ICudaEngine
 
 
-class ContextOptions:
+class ContextOptions(Reporting):
     """The part of IExecutionContext that holds listeners and settings."""
 
     _engine: ICudaEngine
@@ -37,15 +37,6 @@ class ContextOptions:
         self._memory: tuple[int, int] | None = None
 
     nvtx_verbosity: ProfilingVerbosity
-
-    @property
-    def error_recorder(self) -> IErrorRecorder | None:
-        """Where errors go beside the logger."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
 
     # ---- debug tensors ------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from braze.tensorrt.format_text import format_text
 from braze.tensorrt.legacy_engine import LegacyEngine
 from braze.tensorrt.logger import ILogger
 from braze.tensorrt.plugin_runs import EnginePlugins, marked
-from braze.tensorrt.recorder import IErrorRecorder, Reporter
+from braze.tensorrt.recorder import IErrorRecorder, Reporter, Reporting
 from braze.tensorrt.runtime_config import IRuntimeConfig, ISerializationConfig
 from braze.tensorrt.tensor_table import TensorEntry, TensorTable, read_table
 from braze.tensorrt.weights import IHostMemory
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from braze.tensorrt.inspector import EngineInspector
 
 
-class ICudaEngine(EngineWeights, LegacyEngine):
+class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
     """An engine. Get one from `Runtime.deserialize_cuda_engine`."""
 
     def __init__(
@@ -82,15 +82,6 @@ class ICudaEngine(EngineWeights, LegacyEngine):
     def reporter(self) -> Reporter:
         """Where its errors go."""
         return self._reporter
-
-    @property
-    def error_recorder(self) -> IErrorRecorder | None:
-        """Where errors go beside the logger."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
 
     @property
     def name(self) -> str:

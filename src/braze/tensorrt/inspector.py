@@ -10,7 +10,7 @@ from braze.engine.steps import Launch, Step
 from braze.tensorrt.enums_build import ProfilingVerbosity
 from braze.tensorrt.enums_runtime import LayerInformationFormat
 from braze.tensorrt.format_text import format_text
-from braze.tensorrt.recorder import IErrorRecorder, Reporter
+from braze.tensorrt.recorder import Reporter, Reporting
 from braze.tensorrt.tensor_table import TensorTable, read_table
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from braze.tensorrt.engine import ICudaEngine
 
 
-class EngineInspector:
+class EngineInspector(Reporting):
     """Tells of the layers of an engine. Get one from `ICudaEngine.create_engine_inspector`."""
 
     def __init__(self, engine: ICudaEngine) -> None:
@@ -34,15 +34,6 @@ class EngineInspector:
     @execution_context.setter
     def execution_context(self, context: IExecutionContext | None) -> None:
         self._context = context
-
-    @property
-    def error_recorder(self) -> IErrorRecorder | None:
-        """Where errors go beside the logger."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:
         """One layer; an empty text with an error reported where there is none."""

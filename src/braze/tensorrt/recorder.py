@@ -113,3 +113,18 @@ def code_of(error: Exception) -> ErrorCodeTRT:
     if isinstance(error, MemoryError):
         return ErrorCodeTRT.FAILED_ALLOCATION
     return ErrorCodeTRT.INTERNAL_ERROR
+
+
+class Reporting:
+    """What has a reporter of its own, whose recorder a program may set."""
+
+    _reporter: Reporter
+
+    @property
+    def error_recorder(self) -> IErrorRecorder | None:
+        """Where errors go beside the logger."""
+        return self._reporter.recorder
+
+    @error_recorder.setter
+    def error_recorder(self, recorder: IErrorRecorder | None) -> None:
+        self._reporter.recorder = recorder

@@ -19,7 +19,7 @@ from braze.tensorrt.enums_layers import WeightsRole
 from braze.tensorrt.enums_runtime import DataType, ErrorCodeTRT, TensorLocation
 from braze.tensorrt.logger import ILogger
 from braze.tensorrt.record import WeightsEntry
-from braze.tensorrt.recorder import IErrorRecorder, Reporter
+from braze.tensorrt.recorder import Reporter, Reporting
 from braze.tensorrt.weights import Weights, as_weights
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ API = "IRefitter"
 Array = np.ndarray[Any, Any]
 
 
-class Refitter(Scoped):
+class Refitter(Reporting, Scoped):
     """Gives an engine other weights."""
 
     def __init__(self, engine: ICudaEngine, logger: ILogger) -> None:
@@ -48,15 +48,6 @@ class Refitter(Scoped):
     def logger(self) -> ILogger:
         """Where its messages go."""
         return self._reporter.logger
-
-    @property
-    def error_recorder(self) -> IErrorRecorder | None:
-        """Where errors go beside the logger."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
 
     # ---- what there is ------------------------------------------------------------------
 

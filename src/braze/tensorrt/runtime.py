@@ -13,13 +13,13 @@ from braze.tensorrt.engine import ICudaEngine
 from braze.tensorrt.enums_runtime import TempfileControlFlag
 from braze.tensorrt.logger import ILogger
 from braze.tensorrt.plugin_runs import unmarked
-from braze.tensorrt.recorder import IErrorRecorder, Reporter
+from braze.tensorrt.recorder import Reporter, Reporting
 from braze.tensorrt.stream_io import IStreamReader, IStreamReaderV2, read_all
 
 WHERE = "IRuntime::deserializeCudaEngine"
 
 
-class Runtime(Scoped):
+class Runtime(Reporting, Scoped):
     """Makes engines of bytes."""
 
     def __init__(self, logger: ILogger) -> None:
@@ -39,15 +39,6 @@ class Runtime(Scoped):
     def logger(self) -> ILogger:
         """Where its messages go."""
         return self._reporter.logger
-
-    @property
-    def error_recorder(self) -> IErrorRecorder | None:
-        """Where errors go beside the logger."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
 
     @property
     def num_DLA_cores(self) -> int:
