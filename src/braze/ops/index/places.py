@@ -14,7 +14,7 @@ import numpy as np
 from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import BOOL, I64
-from braze.expr.index import axes, to_expr
+from braze.expr.index import to_expr
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store
 from braze.expr.scalar import Expr, axis, binary, cast, const, load, red, select, unary
 from braze.ir.builder import GraphBuilder
@@ -23,7 +23,7 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.index.gather import Gather
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.shape import reshape
-from braze.ops.move.slice_pad import slice_axis
+from braze.ops.move.slice_pad import single_store, slice_axis
 from braze.ops.writing.arguments import Types, array_of, normalize_axis, tensor_specs, type_of
 
 
@@ -89,16 +89,11 @@ class Coordinates(Op):
         out = found[-1]
         for i in reversed(range(len(found) - 1)):
             out = select(binary("eq", axis(0), const(i, I64)), found[i], out)
-        return _store(inputs, outputs[0], out)
+        return Nest(single_store(inputs, outputs[0], out))
 
 
 def _mod(a: Expr, size: Dim) -> Expr:
     return binary("mod", a, to_expr(size))
-
-
-def _store(inputs: Types, output: TensorType, element: Expr) -> Nest:
-    nest = LoopNest(output.shape, (), (), (Store(0, axes(output.rank), element),))
-    return Nest(LoopKernel(tensor_specs(inputs), tensor_specs((output,)), (nest,)))
 
 
 def find_places(g: GraphBuilder, condition: Value, hint: str) -> Value:

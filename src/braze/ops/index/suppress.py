@@ -16,7 +16,6 @@ from braze.core.dims import Dim, dmax, dmin
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
 from braze.expr.index import to_expr
-from braze.expr.loops import LoopKernel, LoopNest, Store
 from braze.expr.scalar import axis, binary, const, load, select
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -24,6 +23,7 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.index.places import find_places
 from braze.ops.lowering import Anchor, Lowering, Nest, Operand, SuppressSpec
 from braze.ops.move.shape import reshape
+from braze.ops.move.slice_pad import single_store
 from braze.ops.operands import row_major_strides
 from braze.ops.writing.arguments import Types, array_of, run_sizes, tensor_specs, type_of
 from braze.ops.writing.run_contents import settled
@@ -129,8 +129,7 @@ class Kept(Op):
         number = binary("sub", load(0, (place,), I64), const(1, I64))
         rest = select(binary("eq", axis(1), const(1, I64)), binary("mod", line, classes), number)
         out = select(binary("eq", axis(1), const(0, I64)), batch, rest)
-        nest = LoopNest(outputs[0].shape, (), (), (Store(0, (axis(0), axis(1)), out),))
-        return Nest(LoopKernel(tensor_specs(inputs), tensor_specs(outputs), (nest,)))
+        return Nest(single_store(inputs, outputs[0], out))
 
 
 def import_non_max_suppression(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:

@@ -16,7 +16,7 @@ from braze.core.dims import Dim
 from braze.core.dtypes import BOOL, I64
 from braze.expr.index import to_expr
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store
-from braze.expr.scalar import Expr, axis, binary, cast, const, load, red, select, unary
+from braze.expr.scalar import axis, binary, cast, const, load, red, select, unary
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
@@ -26,7 +26,7 @@ from braze.ops.index.scatter import ScatterElements
 from braze.ops.index.topk import MAX_TOPK_SIZE, Select
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.shape import Expand, reshape, transpose
-from braze.ops.move.slice_pad import slice_axis
+from braze.ops.move.slice_pad import single_store, slice_axis
 from braze.ops.writing.arguments import Types, array_of, normalize_axis, tensor_specs, type_of
 
 MAX_COLUMNS: Final = 64  # of slices: each is one more sort
@@ -58,7 +58,7 @@ class RunStarts(Op):
             if t.dtype.is_float:
                 differ = binary("and", differ, binary("or", binary("eq", x, x), binary("eq", y, y)))
             out = binary("or", out, differ)
-        return _vector(inputs, outputs, out)
+        return Nest(single_store(inputs, outputs[0], out))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ class RunLengths(Op):
         last = binary("sub", to_expr(outputs[0].shape[0]), const(1, I64))
         after = binary("min", binary("add", axis(0), const(1, I64)), last)
         end = select(binary("eq", axis(0), last), to_expr(self.total), load(0, (after,), I64))
-        return _vector(inputs, outputs, binary("sub", end, load(0, (axis(0),), I64)))
+        length = binary("sub", end, load(0, (axis(0),), I64))
+        return Nest(single_store(inputs, outputs[0], length))
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,7 @@ class Positions(Op):
         return (np.arange(array_of(inputs, 0).size),)
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
-        return _vector(inputs, outputs, axis(0))
-
-
-def _vector(inputs: Types, outputs: Sequence[TensorType], element: Expr) -> Nest:
-    nest = LoopNest(outputs[0].shape, (), (), (Store(0, (axis(0),), element),))
-    return Nest(LoopKernel(tensor_specs(inputs), tensor_specs(outputs), (nest,)))
+        return Nest(single_store(inputs, outputs[0], axis(0)))
 
 
 def import_unique(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
