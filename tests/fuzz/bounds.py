@@ -35,8 +35,8 @@ from braze.ops.recurrent.recurrence import Recurrence
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
-from braze.ops.sample.grid_sample import GridSample
 from tests.fuzz.case import stored
+from tests.fuzz.left_open import moved_places, unseen
 from tests.fuzz.overflow import drawn_sums
 from tests.fuzz.transforms import transform_loss
 
@@ -50,7 +50,6 @@ ROUNDOFF = {
     "float16": (2.0**-11, 2.0**-24, 65504.0),
     "bfloat16": (2.0**-8, 2.0**-126, 3.3895313892515355e38),
 }
-FAR = 1e4  # of an image's sizes; float32 has no halves of a pixel beyond
 RUNS = 3
 # Runs more before an element counts as wrong: three may by chance all leave it nearly in place
 RUNS_TO_CONVICT = 16
@@ -94,6 +93,9 @@ class Perturbed(Run):
         self.masks: set[Value] = set()  # given infinities, and what only adds to them or moves them
         # whether attention whose scores have overflowed gives 0 in this run, as one op does
         self.unmasks = rng is not None and rng.random() < 0.5
+        # whether values that softmax gives no weight at all are left out in this run
+        self.unsees = rng is not None and rng.random() < 0.5
+        self.weighs = any(isinstance(n.op, Softmax) for n in graph.nodes)
 
     def step(self, node: Node) -> None:
         """See Run.step."""
@@ -110,10 +112,12 @@ class Perturbed(Run):
             for v, a in given.items():
                 if v in self.rough or (kind == "rounds" and not _is_power(node, v)):
                     self.values[v] = self.disturbed(a, v.dtype, factor, v in self.rough)
-            self._lose_places(node)
+            self.values.update(moved_places(node, self.values, self.rng))
         super()._step(node)
         if self.unmasks and isinstance(node.op, Softmax):
             self._unmask(node)
+        if self.unsees:
+            self.values.update(unseen(node, self.values, self.weighs))
         if rounds:
             op = _in_float64(node.op.specialize(self.env))
             self.values.update(drawn_sums(node, op, self.values, self.rng, self.scales))
@@ -125,15 +129,6 @@ class Perturbed(Run):
             self.values[v] = self.values[v] + noise * (loss + ROUNDOFF[v.dtype.name][1])
         if rounds or not self.rough.isdisjoint(given):
             self.rough.update(node.outputs)
-
-    def _lose_places(self, node: Node) -> None:
-        """A place so far outside that its float does not say which pixel mirrors it is any."""
-        if isinstance(node.op, GridSample) and node.op.padding == "reflection" and self.rng:
-            _, grid = node.inputs
-            assert grid is not None
-            at = self.values[grid]
-            anywhere = self.rng.uniform(-50.0, 50.0, at.shape)
-            self.values[grid] = np.where((np.abs(at) > FAR) & np.isfinite(at), anywhere, at)
 
     def _note_masks(self, node: Node, given: Mapping[Value, Array]) -> None:
         """Infinities of data are masks until a product has read them."""
@@ -149,7 +144,9 @@ class Perturbed(Run):
         x, v = self.values[node.inputs[0]], node.outputs[0]
         products = any(isinstance(n.op, MatMul) for n in self.graph.nodes)
         if products and not node.op.log and node.inputs[0] not in self.masks:
-            hidden = np.isneginf(x).all(node.op.axis, keepdims=True)
+            # a scale that is applied before the product may be applied behind it
+            lost = ~np.isfinite(x) if self.scales else np.isneginf(x)
+            hidden = lost.all(node.op.axis, keepdims=True)
             self.values[v] = np.where(hidden, 0.0, self.values[v])
 
     def disturbed(

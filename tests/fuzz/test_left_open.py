@@ -1,0 +1,78 @@
+"""What the documents leave open is drawn both ways, and nothing else is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from braze.core.dtypes import F32
+from braze.ir.graph import Node, TensorType, Value
+from braze.ops.product.attention import FusedAttention
+from braze.ops.product.deform_conv import DeformConv
+from braze.ops.product.matmul import MatMul
+from tests.fuzz.case import Case, Fill, Step, Tensor
+from tests.fuzz.left_open import moved_places, unseen
+from tests.fuzz.test_found import right
+from tests.fuzz.ways import Variant
+
+
+def _value(*shape: int) -> Value:
+    return Value("v", TensorType(F32, shape))
+
+
+def test_a_rounded_place_far_from_the_corner_moves_a_sample_by_more_than_its_offset() -> None:
+    """Rounding 15.3 moves it by more than any rounding of the offset 0.3 does."""
+    offsets = Fill("uniform", -0.7, 0.7)
+    inputs = {"x": Tensor("float32", (7, 3, 19, 17), seed=359),
+              "o": Tensor("float32", (7, 8, 18, 16), offsets, 249491934)}  # fmt: skip
+    weight = Tensor("float32", (3, 3, 2, 2), Fill("uniform", -0.577, 0.577), 490288974)
+    steps = (Step("Trilu", ("x",), ("t",)), Step("DeformConv", ("t", "w", "o"), ("y",)))
+    right(Case(steps, inputs, ("y",), {"w": weight}), Variant())
+
+
+def test_places_that_a_float_tells_exactly_do_not_move() -> None:
+    """Halves of pixels and infinities stay; a third moves by about a unit of the image's side."""
+    op = DeformConv((1, 1), (1, 1), (0, 0, 0, 0), 1, 1)
+    x, w, o = _value(1, 1, 30, 20), _value(1, 1, 1, 1), _value(1, 2, 1, 2)
+    at = np.array([0.5, 1 / 3, np.inf, -3.0]).reshape(1, 2, 1, 2)
+    node = Node(op, (x, w, o), (_value(1, 1, 1, 2),))
+    moved = moved_places(node, {x: np.zeros((1, 1, 30, 20)), o: at}, np.random.default_rng(0))[o]
+    same = moved == at
+    assert same.reshape(-1).tolist() == [True, False, True, True]
+    assert 0 < abs(float(moved.reshape(-1)[1]) - 1 / 3) <= 30 * 2.0**-24
+
+
+def test_a_scale_of_attention_that_overflows_before_its_product_or_behind_it() -> None:
+    """All scores of a query may be -inf then, which is 0 in one op (docs/semantics.md)."""
+    q = np.array([[2.0, 1.0], [3.0, 0.5]], np.float32)
+    inputs = {"x": Tensor("float32", (1, 2, 2), values=tuple(q.reshape(-1).tolist()))}
+    steps = (
+        Step("Mul", ("x", "s"), ("m",)),
+        Step("Transpose", ("m",), ("t",), {"perm": (0, 2, 1)}),
+        Step("MatMul", ("x", "t"), ("a",)),
+        Step("Softmax", ("a",), ("p",)),
+        Step("MatMul", ("p", "x"), ("y",)),
+    )
+    scale = Tensor("float32", (), values=(-3.0e38,))
+    right(Case(steps, inputs, ("y",), {"s": scale}), Variant())
+
+
+def test_a_hidden_value_may_be_left_out_and_a_seen_one_may_not() -> None:
+    """Query 0 of causal attention sees key 0 alone, and query 1 both; key 1's value is NaN."""
+    q, k, v, out = (_value(1, 1, 2, 2) for _ in range(4))
+    values = {u: np.ones((1, 1, 2, 2)) for u in (q, k, v)}
+    values[v][0, 0, 1, 0] = np.nan
+    op = FusedAttention(1.0, causal=True)
+    values[out] = op.reference(values[q], values[k], values[v])[0]
+    assert np.isnan(values[out])[0, 0].tolist() == [[True, False], [True, False]]
+    drawn = unseen(Node(op, (q, k, v), (out,)), values, False)[out]
+    assert np.isnan(drawn)[0, 0].tolist() == [[False, False], [True, False]]
+    assert drawn[0, 0, 0, 0] == 1.0
+
+
+def test_products_of_other_graphs_leave_nothing_out() -> None:
+    """Zero times NaN is NaN in a product that no softmax is in front of."""
+    a, b, out = _value(1, 2), _value(2, 1), _value(1, 1)
+    values = {a: np.array([[1.0, 0.0]]), b: np.array([[1.0], [np.nan]]), out: np.array([[np.nan]])}
+    node = Node(MatMul(), (a, b), (out,))
+    assert unseen(node, values, False) == {}
+    assert unseen(node, values, True)[out].tolist() == [[1.0]]
