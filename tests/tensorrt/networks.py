@@ -50,6 +50,11 @@ def plan_of(network: Any, shapes: Mapping[str, Any] | None = None, level: int = 
     return network.builder.build_serialized_network(network, config)
 
 
+def run_plan(data: Any, **feeds: Array) -> dict[str, Array]:
+    """What the bytes of an engine compute."""
+    return braze.Engine.from_bytes(data)(dict(feeds))
+
+
 def outputs_of(
     make: Make, feeds: Feeds, dynamic: bool, types: Mapping[str, Any] = {}, flags: int = 0
 ) -> dict[str, Array]:

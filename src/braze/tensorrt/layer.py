@@ -91,6 +91,11 @@ class ILayer:
         """The weights of the layer by role (a name of WeightsRole)."""
         return {}
 
+    def _kept(self, name: str) -> Weights:
+        """The weights of an attribute, which programs read as arrays."""
+        found: Weights = getattr(type(self), name).kept(self)
+        return found
+
     def _read(self) -> list[ITensor | None]:
         """All tensors that it reads."""
         return self._inputs

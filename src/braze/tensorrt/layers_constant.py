@@ -12,7 +12,7 @@ from braze.tensorrt.dtypes import array_type
 from braze.tensorrt.enums_layers import FillOperation, LayerType
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
-from braze.tensorrt.params import Param, member, precise, sizes, weights
+from braze.tensorrt.params import Param, WeightsParam, member, precise, sizes
 from braze.tensorrt.weights import Weights
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ class IConstantLayer(ILayer):
 
     layer_type, word, most_inputs = LayerType.CONSTANT, "Constant", 0
     shape = Param(sizes, (), "the sizes")
-    weights = Param(weights, None, "the content")
+    weights = WeightsParam("the content")
 
     def roles(self) -> dict[str, Weights]:
         """The content."""
-        return {"CONSTANT": self.weights}
+        return {"CONSTANT": self._kept("weights")}
 
     def lower(self, emit: Emitter) -> None:
         """A constant."""
-        emit.give(0, emit.weights(self.weights, [1] * emit.batch + list(self.shape)))
+        emit.give(0, emit.weights(self._kept("weights"), [1] * emit.batch + list(self.shape)))
 
 
 def _fill_number(value: Any, what: str) -> float | int:

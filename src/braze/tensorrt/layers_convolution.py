@@ -9,7 +9,7 @@ from braze.tensorrt.deprecation import warn_deprecated
 from braze.tensorrt.dims import Dims, DimsHW
 from braze.tensorrt.enums_layers import LayerType
 from braze.tensorrt.layer import ILayer
-from braze.tensorrt.params import Param, sizes, weights, whole
+from braze.tensorrt.params import Param, WeightsParam, sizes, whole
 from braze.tensorrt.tensor import ITensor
 from braze.tensorrt.weights import Weights
 from braze.tensorrt.windows import Windows, window_defaults
@@ -24,14 +24,14 @@ class _Filters(Windows):
     most_inputs = 3
     num_output_maps = Param(whole, 1, "how many filters")
     kernel_size_nd = Param(sizes, (), "the window")
-    kernel = Param(weights, None, "the filters")
-    bias = Param(weights, None, "what is added to each map")
+    kernel = WeightsParam("the filters")
+    bias = WeightsParam("what is added to each map")
     dilation_nd = Param(sizes, (), "the distance of elements in a window")
     num_groups = Param(whole, 1, "how many groups of channels stay apart")
 
     def roles(self) -> dict[str, Weights]:
         """Filters and bias."""
-        return {"KERNEL": self.kernel, "BIAS": self.bias}
+        return {"KERNEL": self._kept("kernel"), "BIAS": self._kept("bias")}
 
     @property
     def kernel_size(self) -> DimsHW:
@@ -68,10 +68,10 @@ class _Filters(Windows):
         if emit.has(1):
             x, w = emit.alike(x, emit.input(1))
         else:
-            w = emit.weights(self.kernel, shape, like=x)
+            w = emit.weights(self._kept("kernel"), shape, like=x)
         if emit.has(2):
             return x, w, emit.cast(emit.input(2), emit.type(x).dtype)
-        return x, w, emit.weights(self.bias, (maps,), like=x) if self.bias.size else None
+        return x, w, emit.weights(self._kept("bias"), (maps,), like=x) if self.bias.size else None
 
 
 _F = TypeVar("_F", bound=_Filters)
@@ -118,12 +118,12 @@ class IFullyConnectedLayer(ILayer):
 
     layer_type, word = LayerType.MATRIX_MULTIPLY, "Fully Connected"
     num_output_channels = Param(whole, 1, "how many sums")
-    kernel = Param(weights, None, "the matrix, a row a sum")
-    bias = Param(weights, None, "what is added to each sum")
+    kernel = WeightsParam("the matrix, a row a sum")
+    bias = WeightsParam("what is added to each sum")
 
     def roles(self) -> dict[str, Weights]:
         """Matrix and bias."""
-        return {"KERNEL": self.kernel, "BIAS": self.bias}
+        return {"KERNEL": self._kept("kernel"), "BIAS": self._kept("bias")}
 
     def lower(self, emit: Emitter) -> None:
         """A product of the flattened input."""
@@ -135,8 +135,8 @@ class IFullyConnectedLayer(ILayer):
         depth = emit.type(flat).shape[1]
         if not isinstance(depth, int):
             raise emit.misfit("the last three sizes must be known when the network is built")
-        w = emit.weights(self.kernel, (maps, depth), like=x)
-        b = emit.weights(self.bias, (maps,), like=x) if self.bias.size else None
+        w = emit.weights(self._kept("kernel"), (maps, depth), like=x)
+        b = emit.weights(self._kept("bias"), (maps,), like=x) if self.bias.size else None
         made = emit.node("Gemm", flat, w, b, transB=1)
         front = emit.node("Slice", emit.shape_of(x), emit.ints([0]), emit.ints([rank - 3]))
         shape = emit.node("Concat", front, emit.ints([maps, 1, 1]), axis=0)

@@ -10,7 +10,7 @@ from braze.tensorrt.adding import Adding
 from braze.tensorrt.enums_layers import LayerType, ScaleMode
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layer import ILayer
-from braze.tensorrt.params import Param, member, real, weights, whole
+from braze.tensorrt.params import Param, WeightsParam, member, real, whole
 from braze.tensorrt.tensor import ITensor
 from braze.tensorrt.weights import Weights
 
@@ -31,20 +31,21 @@ class IScaleLayer(ILayer):
 
     layer_type, word = LayerType.SCALE, "Scale"
     mode = Param(member(ScaleMode), ScaleMode.UNIFORM, "over what the numbers vary")
-    shift = Param(weights, None, "what is added")
-    scale = Param(weights, None, "what is multiplied with")
-    power = Param(weights, None, "the exponent")
+    shift = WeightsParam("what is added")
+    scale = WeightsParam("what is multiplied with")
+    power = WeightsParam("the exponent")
     channel_axis = Param(whole, 1, "the axis of the channels")
 
     def roles(self) -> dict[str, Weights]:
         """Scale and shift; the exponent cannot be refitted."""
-        return {"SCALE": self.scale, "SHIFT": self.shift}
+        return {"SCALE": self._kept("scale"), "SHIFT": self._kept("shift")}
 
     def lower(self, emit: Emitter) -> None:
         """Up to three nodes."""
         x = emit.input()
         made, shape = x, self._shape(emit, x)
-        for op, numbers in (("Mul", self.scale), ("Add", self.shift), ("Pow", self.power)):
+        for op, name in (("Mul", "scale"), ("Add", "shift"), ("Pow", "power")):
+            numbers = self._kept(name)
             if numbers.size:
                 made = emit.node(op, made, emit.weights(numbers, shape, like=x))
         emit.give(0, made)

@@ -55,6 +55,21 @@ class Param(Generic[T]):
         layer.network._changed(layer)
 
 
+class WeightsParam(Param[Any]):
+    """Weights: set as Weights or an array, read as a flat array (Weights of what numpy lacks)."""
+
+    def __init__(self, doc: str) -> None:
+        super().__init__(weights, None, doc)
+
+    def __get__(self, layer: ILayer | None, owner: type) -> Any:
+        return self if layer is None else self.kept(layer).numpy()
+
+    def kept(self, layer: ILayer) -> Weights:
+        """The Weights themselves."""
+        found: Weights = super().__get__(layer, type(layer))
+        return found
+
+
 def whole(value: Any, what: str) -> int:
     """A whole number."""
     if isinstance(value, Number):
