@@ -136,13 +136,15 @@ class Selector(trt.IAlgorithmSelector):
         self.reported = list(zip(contexts, choices, strict=True))
 
 
-def test_algorithm_selectors_hear_of_tactics() -> None:
+@pytest.mark.parametrize("level", [1, 3])
+def test_algorithm_selectors_hear_of_tactics(level: int) -> None:
     log = Log()
     builder = trt.Builder(log)
     network = builder.create_network(1)
     x = network.add_input("x", trt.float32, (2, 3))
     network.mark_output(network.add_softmax(x).get_output(0))
     config = builder.create_builder_config()
+    config.builder_optimization_level = level
     config.algorithm_selector = selector = Selector()
     assert builder.build_serialized_network(network, config) is not None
     assert selector.seen and [c.name for c, _ in selector.reported] == selector.seen

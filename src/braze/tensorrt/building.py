@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from braze.api import compile as compile_model
 from braze.core.errors import BrazeError, ConfigError, ProfileError
@@ -51,7 +54,8 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     """The engine; raises a BrazeError that says why there is none."""
     check(network, config)
     shapes = profile_shapes(network, config)
-    lowering = Lowering(network, shapes, obey=_obeys(config))
+    values = fixed_contents(network, config)
+    lowering = Lowering(network, shapes, obey=_obeys(config), values=values)
     failures = lowering.failures(network._layers)
     if failures:
         raise failures[0]
@@ -65,6 +69,7 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
         "precision": precision_of(network, config, target),
         "optimization_level": min(config.builder_optimization_level, 5),
         "debug": ["*"] if network._unfused_debug else [*model.debug, *told_of(model)],
+        "values": values,
     }
     if model.plugins and target.startswith("cuda"):
         raise ConfigError("plugins run on the host; build for a CPU, or say them in layers")
@@ -79,7 +84,7 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
         raise ConfigError("tactics had to be measured that the timing cache does not have")
     if config.algorithm_selector is not None:
         strict = config.get_flag(BuilderFlag.REJECT_EMPTY_ALGORITHMS)
-        report(config.algorithm_selector, plan.record["decisions"], strict)
+        report(config.algorithm_selector, plan, strict)
     if config.get_flag(BuilderFlag.MONITOR_MEMORY):
         kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         network._say(Severity.INFO, f"the process has used {kilobytes / 1024:.0f} MiB at most")
@@ -165,6 +170,23 @@ def profile_shapes(
                 named[tensor.name] = (tuple(tensor._declared_shape),) * 3
         result.append(named)
     return result or None
+
+
+def fixed_contents(network: INetworkDefinition, config: IBuilderConfig) -> dict[str, Any]:
+    """Inputs whose content every profile holds to one value: the engine is made for that.
+
+    As nested lists, which the record of the engine holds too.
+    """
+    found = {}
+    for tensor in network._inputs:
+        given = [p.get_shape_input(tensor.name) for p in config._profiles]
+        contents = {tuple(v) for triple in given for v in triple}
+        if len(contents) != 1 or not all(given):
+            continue
+        (only,), shape = contents, tuple(tensor._declared_shape)
+        if min(shape, default=1) >= 0 and math.prod(shape) == len(only):
+            found[tensor.name] = np.array(only).reshape(shape).tolist()
+    return found
 
 
 def _batched(network: INetworkDefinition) -> dict[str, Triple]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,11 +42,16 @@ class Lowering:
     """What the layers of a network are in ONNX, as far as they were asked for.
 
     scope: names -> values of the graph in which types are inferred; said: layers by number;
-    origins: constants -> the weights they are of; obey: whether precisions of layers count.
+    origins: constants -> the weights they are of; obey: whether precisions of layers count; values:
+    inputs by name whose content the engine is made for.
     """
 
     def __init__(
-        self, network: INetworkDefinition, shapes: Shapes | None = None, obey: bool = False
+        self,
+        network: INetworkDefinition,
+        shapes: Shapes | None = None,
+        obey: bool = False,
+        values: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.network, self.obey = network, obey
         self.batched = network.has_implicit_batch_dimension
@@ -63,6 +69,9 @@ class Lowering:
         for tensor in network._inputs:
             name, found = self.input_name(tensor), resolved.types.get(tensor.name)
             bound = self.builder.input(name, found) if found is not None else Poison(True)
+            if found is not None and tensor.name in values:
+                content = np.array(values[tensor.name], found.dtype.numpy)
+                bound = self.builder.constant(content, f"{name}.value")
             self.scope.bind(name, bound)
             if name != self.name_of(tensor):
                 self._cast_input(tensor, name)

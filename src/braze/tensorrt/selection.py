@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from braze.core.errors import ConfigError
+from braze.engine.plan import Plan
+from braze.engine.steps import Launch, LibraryCall
 from braze.tensorrt.algorithms import IAlgorithm, IAlgorithmContext, IAlgorithmVariant
 
 _WORD = (1 << 63) - 1
 
 
-def report(selector: Any, decisions: Sequence[Mapping[str, Any]], must_take: bool) -> None:
+def report(selector: Any, plan: Plan, must_take: bool) -> None:
     """Offer a selector the tactic of each kernel, the only one there is by then, and report all.
 
     must_take (REJECT_EMPTY_ALGORITHMS): raises ConfigError where it takes none.
     """
-    chosen = [d for d in decisions if d.get("kind") == "tactic"]
-    contexts = [IAlgorithmContext(str(d["name"])) for d in chosen]
-    algorithms = [_algorithm(d) for d in chosen]
+    tactics = {
+        s.name: s.tactic
+        for s in plan.every_step
+        if isinstance(s, (Launch, LibraryCall)) and s.tactic
+    }
+    contexts = [IAlgorithmContext(name) for name in tactics]
+    algorithms = [_algorithm(text) for text in tactics.values()]
     for context, algorithm in zip(contexts, algorithms, strict=True):
         if not list(selector.select_algorithms(context, [algorithm])) and must_take:
             raise ConfigError(
@@ -28,9 +33,9 @@ def report(selector: Any, decisions: Sequence[Mapping[str, Any]], must_take: boo
     selector.report_algorithms(contexts, algorithms)
 
 
-def _algorithm(decision: Mapping[str, Any]) -> IAlgorithm:
-    """The chosen tactic; its text as a number, the same in every process."""
-    text = str(decision["chosen"])
+def _algorithm(text: str) -> IAlgorithm:
+    """A tactic by its text, as a number that is the same in every process."""
     template, _, _ = text.partition("(")
-    numbers = (int.from_bytes(t.encode(), "little") % _WORD for t in (template, text))
-    return IAlgorithm(IAlgorithmVariant(*numbers), float(decision.get("seconds", 0.0)) * 1e3)
+    return IAlgorithm(
+        IAlgorithmVariant(*(int.from_bytes(t.encode(), "little") % _WORD for t in (template, text)))
+    )
