@@ -129,6 +129,29 @@ class Recorder(trt.IErrorRecorder):
         return True
 
 
+class Watched:
+    """An engine and a context with a log and a recorder."""
+
+    def __init__(self, data: bytes) -> None:
+        self.log, self.recorder = Log(), Recorder()
+        runtime = trt.Runtime(self.log)
+        runtime.error_recorder = self.recorder
+        self.engine: Any = runtime.deserialize_cuda_engine(data)
+        assert self.engine.error_recorder is self.recorder
+        self.context: Any = self.engine.create_execution_context()
+        assert self.context.error_recorder is self.recorder
+
+    def told(self, code: trt.ErrorCodeTRT, *parts: str) -> None:
+        """Both heard of one error with these words."""
+        assert len(self.log.errors) == self.recorder.num_errors() == 1
+        assert self.recorder.get_error_code(0) is code
+        assert self.recorder.get_error_desc(0) == self.log.errors[0]
+        for part in (f"Error Code {int(code)}: ", *parts):
+            assert part in self.log.errors[0]
+        self.log.messages.clear()
+        self.recorder.clear()
+
+
 def load(data: bytes, log: Log | None = None) -> Any:
     """The engine in bytes."""
     engine = trt.Runtime(log or Log()).deserialize_cuda_engine(data)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,14 @@ import numpy as np
 import pytest
 
 import braze.tensorrt as trt
+from braze.engine import schema
+from braze.engine.checksum import checksum
 from braze.shim.device import host_device, wait
 from braze.shim.errors import Code, DeviceError
 from tests.tensorrt.engines import (
     Log,
     Recorder,
+    Watched,
     dynamic_engine,
     gather_engine,
     load,
@@ -22,29 +27,6 @@ from tests.tensorrt.engines import (
     static_engine,
     static_engine_of_two,
 )
-
-
-class Watched:
-    """An engine and a context with a log and a recorder."""
-
-    def __init__(self, data: bytes) -> None:
-        self.log, self.recorder = Log(), Recorder()
-        runtime = trt.Runtime(self.log)
-        runtime.error_recorder = self.recorder
-        self.engine: Any = runtime.deserialize_cuda_engine(data)
-        assert self.engine.error_recorder is self.recorder
-        self.context: Any = self.engine.create_execution_context()
-        assert self.context.error_recorder is self.recorder
-
-    def told(self, code: trt.ErrorCodeTRT, *parts: str) -> None:
-        """Both heard of one error with these words."""
-        assert len(self.log.errors) == self.recorder.num_errors() == 1
-        assert self.recorder.get_error_code(0) is code
-        assert self.recorder.get_error_desc(0) == self.log.errors[0]
-        for part in (f"Error Code {int(code)}: ", *parts):
-            assert part in self.log.errors[0]
-        self.log.messages.clear()
-        self.recorder.clear()
 
 
 @pytest.fixture
@@ -193,14 +175,31 @@ def test_engines_that_are_damaged() -> None:
         trt.Runtime(log).deserialize_cuda_engine("engine")
 
 
-def test_an_engine_of_another_version() -> None:
+def of_version(data: bytes, version: int) -> bytes:
+    """An engine as another version of braze writes it."""
+    fields, made = list(schema.HEADER.unpack_from(data)), bytearray(data)
+    fields[1] = fields[2] = version  # its own, and the oldest that reads it
+    schema.HEADER.pack_into(made, 0, *fields)
+    fields[-1] = checksum(bytes(made[: schema.HEADER_CHECKED_BYTES]))
+    schema.HEADER.pack_into(made, 0, *fields)
+    return bytes(made)
+
+
+@pytest.mark.parametrize("version", [schema.OLDEST_VERSION - 1, schema.VERSION + 1])
+@pytest.mark.parametrize("with_block", [False, True])
+def test_an_engine_of_another_version(version: int, with_block: bool) -> None:
+    """As scripts of today load it, and as those of release 7 did."""
     log, recorder = Log(), Recorder()
-    data = bytearray(static_engine())
-    data[8:16] = b"\xff" * 8
     runtime = trt.Runtime(log)
     runtime.error_recorder = recorder
-    assert runtime.deserialize_cuda_engine(bytes(data)) is None
-    assert recorder.num_errors() == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with runtime if with_block else nullcontext():
+            engine = runtime.deserialize_cuda_engine(of_version(static_engine(), version))
+    assert engine is None and recorder.num_errors() == 1
+    assert recorder.get_error_code(0) is trt.ErrorCodeTRT.FAILED_INITIALIZATION
+    assert "IRuntime::deserializeCudaEngine: Error Code 6: API Usage Error" in log.errors[0]
+    assert f"version {version}" in log.errors[0]
 
 
 def test_a_second_context_on_a_profile_that_is_not_shared() -> None:
@@ -264,6 +263,38 @@ def test_output_allocators_without_memory(answer: Any, late: bool) -> None:
         watched.log.errors[0]
     )
     assert watched.context.set_output_allocator("x", Bad(None)) is False
+
+
+def test_output_allocators_that_run_out_of_memory() -> None:
+    watched = Watched(static_engine())
+    watched.context.set_tensor_address("x", X.ctypes.data)
+    watched.context.set_output_allocator("y", Bad(MemoryError("no more")))
+    assert watched.context.execute_async_v3(0) is False
+    watched.told(trt.ErrorCodeTRT.FAILED_ALLOCATION, "OutOfMemory (MemoryError: no more)")
+
+
+class Full(Recorder):
+    """Keeps one error."""
+
+    def report_error(self, arg0: Any, arg1: str) -> bool:
+        self.dropped = bool(self.errors)
+        return super().report_error(arg0, arg1) if not self.errors else False
+
+    def has_overflowed(self) -> bool:
+        return self.dropped
+
+
+def test_recorders_have_little_room() -> None:
+    watched = Watched(static_engine())
+    watched.context.error_recorder = recorder = Full()
+    for overflowed in (False, True):
+        assert not watched.context.execute_v2([0, 0])
+        assert recorder.has_overflowed() is overflowed and recorder.num_errors() == 1
+    assert recorder.MAX_DESC_LENGTH == 127
+    inspector = watched.engine.create_engine_inspector()
+    inspector.error_recorder = recorder = Full()
+    assert inspector.get_layer_information(99, trt.LayerInformationFormat.JSON) == ""
+    assert recorder.get_error_code(0) is ARGUMENT and inspector.error_recorder is recorder
 
 
 class Raises(trt.IProfiler):

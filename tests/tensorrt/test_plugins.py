@@ -6,118 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import braze
 import braze.tensorrt as trt
 from tests.tensorrt.networks import floats, new_network, plan_of
-
-
-class Halving(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime):
-    """Every second element of the last axis, `times` as large, in half precision."""
-
-    def __init__(self, times: int = 1) -> None:
-        trt.IPluginV3.__init__(self)
-        trt.IPluginV3OneCore.__init__(self)
-        trt.IPluginV3OneBuild.__init__(self)
-        trt.IPluginV3OneRuntime.__init__(self)
-        self.plugin_name, self.plugin_version, self.plugin_namespace = "Halving", "1", ""
-        self.num_outputs, self.times, self.tactic = 1, times, 0
-        self.calls: list[str] = []
-
-    def get_capability_interface(self, type: Any) -> Any:
-        assert isinstance(type, trt.PluginCapabilityType)
-        return self
-
-    def get_output_data_types(self, input_types: Any) -> Any:
-        assert input_types == [trt.float32]
-        return [trt.float16]
-
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, expr_builder: Any) -> Any:
-        shape = trt.DimsExprs(len(inputs[0]))
-        for i in range(len(shape)):
-            shape[i] = inputs[0][i]
-        two = expr_builder.constant(2)
-        last = len(shape) - 1
-        shape[last] = expr_builder.operation(trt.DimensionOperation.CEIL_DIV, inputs[0][last], two)
-        return [shape]
-
-    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
-        desc = in_out[pos].desc
-        wanted = trt.float32 if pos < num_inputs else trt.float16
-        return desc.format is trt.TensorFormat.LINEAR and desc.type is wanted
-
-    def configure_plugin(self, in_: Any, out: Any) -> None:
-        self.calls.append("configure")
-        assert in_[0].desc.type is trt.float32 and len(in_[0].max) == len(out[0].desc.dims)
-
-    def get_valid_tactics(self) -> list[int]:
-        return [7]
-
-    def set_tactic(self, tactic: int) -> None:
-        self.tactic = tactic
-
-    def get_workspace_size(self, in_: Any, out: Any) -> int:
-        return 64
-
-    def get_fields_to_serialize(self) -> Any:
-        times = np.array([self.times], np.int32)
-        return trt.PluginFieldCollection(
-            [trt.PluginField("times", times, trt.PluginFieldType.INT32)]
-        )
-
-    def attach_to_context(self, resource_context: Any) -> Any:
-        assert isinstance(resource_context, trt.IPluginResourceContext)
-        return self.clone()
-
-    def clone(self) -> Any:
-        return Halving(self.times)
-
-    def on_shape_change(self, in_: Any, out: Any) -> None:
-        self.calls.append("shape")
-
-    def enqueue(
-        self,
-        input_desc: Any,
-        output_desc: Any,
-        inputs: Any,
-        outputs: Any,
-        workspace: Any,
-        stream: int,
-    ) -> None:
-        assert self.tactic == 7 and self.calls == ["shape"] and isinstance(inputs[0], int)
-        self.calls = []
-        x, y = inputs[0].array, outputs[0].array
-        assert x.ctypes.data == inputs[0]
-        assert x.shape == tuple(input_desc[0].dims) and y.shape == tuple(output_desc[0].dims)
-        assert workspace.array.nbytes == 64 and output_desc[0].type is trt.float16
-        y[...] = x[..., ::2] * self.times
-
-
-class Creator(trt.IPluginCreatorV3One):
-    def __init__(self) -> None:
-        trt.IPluginCreatorV3One.__init__(self)
-        self.name, self.plugin_version = "Halving", "1"
-        self.field_names = trt.PluginFieldCollection(
-            [trt.PluginField("times", np.array([1], np.int32), trt.PluginFieldType.INT32)]
-        )
-
-    def create_plugin(self, name: str, fields: Any, phase: Any) -> Any:
-        assert phase is trt.TensorRTPhase.RUNTIME or phase is trt.TensorRTPhase.BUILD
-        assert fields[0].name == "times"
-        return Halving(int(fields[0].data[0]))
-
-
-@pytest.fixture
-def creators() -> Any:
-    """Registered while a test runs."""
-    made = [Creator(), OldCreator()]
-    registry = trt.get_plugin_registry()
-    for creator in made:
-        assert registry.register_creator(creator)
-    yield made
-    for creator in made:
-        assert registry.deregister_creator(creator)
+from tests.tensorrt.plugins import Creator, Halving, Old
 
 
 def run_engine(data: Any, feeds: Any, outputs: Any) -> Any:
@@ -257,66 +151,13 @@ def test_wrong_use_of_plugins() -> None:
     assert plan_of(network) is None and "all constant" in log.errors[-1]
 
 
-class Old(trt.IPluginV2DynamicExt):
-    """x and a table of weights, multiplied; where the product is above zero."""
-
-    def __init__(self, data: bytes = b"\x02") -> None:
-        trt.IPluginV2DynamicExt.__init__(self)
-        self.num_outputs, self.plugin_type, self.plugin_version = 2, "Old", "1"
-        self.data = data
-
-    def get_output_datatype(self, index: int, input_types: Any) -> Any:
-        return input_types[0] if index == 0 else trt.bool
-
-    def get_output_dimensions(self, output_index: int, inputs: Any, expr_builder: Any) -> Any:
-        shape = trt.DimsExprs(1)
-        shape[0] = expr_builder.operation(trt.DimensionOperation.PROD, inputs[0][0], inputs[0][1])
-        return shape
-
-    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
-        return in_out[pos].format is trt.TensorFormat.LINEAR
-
-    def initialize(self) -> int:
-        self.ready = True
-        return 0
-
-    def serialize(self) -> bytes:
-        return self.data
-
-    def get_workspace_size(self, in_: Any, out: Any) -> int:
-        return 0
-
-    def enqueue(
-        self,
-        input_desc: Any,
-        output_desc: Any,
-        inputs: Any,
-        outputs: Any,
-        workspace: int,
-        stream: int,
-    ) -> int:
-        assert self.ready
-        x, w = (a.array for a in inputs)
-        made = (x * w * self.data[0]).reshape(-1)
-        outputs[0].array[...] = made
-        outputs[1].array[...] = made > 0
-        return 0
-
-
-class OldCreator(trt.IPluginCreator):
-    def __init__(self) -> None:
-        trt.IPluginCreator.__init__(self)
-        self.name, self.plugin_version = "Old", "1"
-
-    def deserialize_plugin(self, name: str, serialized_plugin: Any) -> Any:
-        return Old(bytes(serialized_plugin))
-
-
 def test_plugins_of_old_releases(creators: Any) -> None:
     network, log = new_network()
     x, w = network.add_input("x", trt.float32, (-1, 4)), floats(1, 4, seed=1)
     table = network.add_constant((1, 4), w).get_output(0)
-    layer = network.add_plugin_v2([x, table], Old(b"\x03"))
+    plugin = Old(b"\x03")
+    assert plugin.plugin_namespace == ""
+    layer = network.add_plugin_v2([x, table], plugin)
     assert tuple(layer.get_output(0).shape) == (-1,) and network[1].type.name == "PLUGIN_V2"
     assert layer.get_output(1).dtype is trt.bool
     assert layer.plugin.FORMAT_COMBINATION_LIMIT == 100
@@ -327,6 +168,7 @@ def test_plugins_of_old_releases(creators: Any) -> None:
         network.mark_output(tensor)
     data = plan_of(network, {"x": ((1, 4), (3, 4), (6, 4))})
     assert data is not None, log.errors
+    assert plugin.configured
     a = floats(5, 4)
     made = {"y": np.zeros(20, np.float32), "n": np.zeros(20, np.int32)}
     run_engine(data, {"x": a}, made)
@@ -354,6 +196,28 @@ def test_nodes_of_unknown_ops_become_plugins(creators: Any) -> None:
     run_engine(data, {"x": a}, made)
     wanted = (np.maximum(a, 0)[:, ::2] * 3).astype(np.float16)
     np.testing.assert_array_equal(made["y"], wanted.astype(np.float32))
+
+
+def test_nodes_become_plugins_of_old_releases(creators: Any) -> None:
+    x, w = floats(2, 4), floats(1, 4, seed=1)
+    nodes = [helper.make_node("Old", ["x", "w"], ["y", "above"], "old", domain="own", times=3)]
+    infos = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [2, 4]), ("y", [8]))]
+    weights = [numpy_helper.from_array(w, "w")]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], weights)
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8).SerializeToString()
+    network, log = new_network()
+    assert trt.OnnxParser(network, log).parse(model), log.errors
+    assert [f.name for f in creators[1].field_names] == ["times"]
+    assert creators[1].plugin_namespace == ""
+    flags = next(t for x in network for t in [x.get_output(1)] if t is not None)
+    network.mark_output(network.add_cast(flags, trt.int32).get_output(0))
+    data = plan_of(network)
+    assert data is not None, log.errors
+    names = [network.get_output(i).name for i in range(2)]
+    made = {names[0]: np.zeros(8, np.float32), names[1]: np.zeros(8, np.int32)}
+    run_engine(data, {"x": x}, made)
+    np.testing.assert_allclose(made[names[0]], (x * w * 3).reshape(-1), rtol=1e-6)
 
 
 def test_classes_of_plugins() -> None:
@@ -392,6 +256,7 @@ def test_the_registry() -> None:
         assert registry.get_creator("Halving", "1", "") is creator
         assert registry.get_plugin_creator("Halving", "1") is creator
         assert registry.get_creator("Halving", "2", "") is None
+        assert creator.plugin_namespace == ""
         assert creator in registry.all_creators and creator in registry.plugin_creator_list
         assert creator in registry.all_creators_recursive
         plugin = creator.create_plugin("p", creator.field_names, trt.TensorRTPhase.BUILD)
@@ -403,6 +268,38 @@ def test_the_registry() -> None:
     assert trt.get_builder_plugin_registry(trt.EngineCapability.STANDARD) is registry
     with pytest.raises(TypeError):
         registry.register_creator(object())
+
+
+FIELDS = {
+    "FLOAT16": np.float16, "FLOAT32": np.float32, "FLOAT64": np.float64, "INT8": np.int8,
+    "INT16": np.int16, "INT32": np.int32, "CHAR": np.int8, "DIMS": np.int32, "UNKNOWN": np.uint8,
+    "BF16": np.uint16, "INT64": np.int64, "FP8": np.uint8, "INT4": np.uint8, "FP4": np.uint8,
+}  # fmt: skip
+
+
+def test_fields_of_every_type_reach_the_engine(
+    creators: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a plugin gives to be kept is what its creator gets when the engine is loaded."""
+    assert {t.name for t in trt.PluginFieldType} == set(FIELDS)
+    given = [
+        trt.PluginField(name, np.array([1, 2, 3], FIELDS[name]), trt.PluginFieldType[name])
+        for name in FIELDS
+    ]
+    monkeypatch.setattr(
+        Halving, "get_fields_to_serialize", lambda self: trt.PluginFieldCollection(given)
+    )
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 8))
+    network.mark_output(network.add_plugin_v3([x], [], Halving()).get_output(0))
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        Creator, "create_plugin", lambda self, name, fields, phase: seen.extend(fields) or Halving()
+    )
+    assert trt.Runtime(log).deserialize_cuda_engine(plan_of(network)) is not None, log.errors
+    for field, got in zip(given, seen, strict=True):
+        assert (got.name, got.type, got.size) == (field.name, field.type, field.size)
+        np.testing.assert_array_equal(got.data, field.data)
 
 
 class Shared(trt.IPluginResource):
@@ -432,6 +329,9 @@ def test_fields_and_descriptions() -> None:
     fields = trt.PluginFieldCollection([field])
     fields.append(trt.PluginField("m"))
     assert len(fields) == 2 and fields[1].size == 0
+    assert fields.pop().name == "m" and len(fields) == 1
+    fields.clear()
+    assert len(fields) == 0
     desc = trt.DynamicPluginTensorDesc()
     desc.desc.dims, desc.min = trt.Dims([-1, 3]), trt.Dims([1, 3])
     assert desc.desc.type is trt.float32 and desc.desc.format is trt.TensorFormat.LINEAR

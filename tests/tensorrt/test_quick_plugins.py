@@ -58,7 +58,9 @@ def define_pad() -> list[Any]:
 
 def test_functions_run_as_plugins() -> None:
     seen = define_pad()
-    network, log = new_network()
+    flag = trt.NetworkDefinitionCreationFlag.PREFER_JIT_PYTHON_PLUGINS
+    network, log = new_network(1 << int(flag))
+    assert network.get_flag(flag)
     x = network.add_input("x", trt.float32, (-1, 4))
     before = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
     pads = np.array([1, 2], np.int32)
@@ -68,6 +70,13 @@ def test_functions_run_as_plugins() -> None:
     assert isinstance(creator, trt.IPluginCreatorV3Quick) and creator.name == "pad"
     parts = (trt.IPluginV3QuickCore, trt.IPluginV3QuickBuild, trt.IPluginV3QuickRuntime)
     assert all(isinstance(layer.plugin, part) for part in parts)
+    assert (creator.plugin_namespace, creator.plugin_version) == ("own", "1")
+    assert [f.name for f in creator.field_names] == ["pads", "name", "twice"]
+    fields = trt.PluginFieldCollection([trt.PluginField("pads", pads)])
+    again = creator.create_plugin("again", "own", fields, trt.TensorRTPhase.BUILD)
+    for plugin in (layer.plugin, again):
+        told = (plugin.plugin_name, plugin.plugin_namespace, plugin.plugin_version)
+        assert told == ("pad", "own", "1")
     assert tuple(layer.get_output(0).shape) == (-1, 7) and layer.get_output(1).dtype is trt.int32
     y = network.add_unary(layer.get_output(0), trt.UnaryOperation.NEG).get_output(0)
     for name, tensor in (("y", y), ("rows", layer.get_output(1))):

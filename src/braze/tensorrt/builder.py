@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+from typing import Any, Final
 
-from braze.core.errors import BrazeError
+from braze.core.errors import BrazeError, ExecutionError
 from braze.tensorrt.builder_legacy import LegacyBuilder
 from braze.tensorrt.building import build, check
 from braze.tensorrt.config import IBuilderConfig
 from braze.tensorrt.deprecation import Scoped, warn_deprecated
-from braze.tensorrt.enums_runtime import ErrorCodeTRT
-from braze.tensorrt.logger import ILogger, Severity
+from braze.tensorrt.logger import ILogger
 from braze.tensorrt.network import INetworkDefinition
 from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.params import whole
 from braze.tensorrt.plugin_registry import get_plugin_registry
+from braze.tensorrt.recorder import Reporter, Reporting
 from braze.tensorrt.weights import IHostMemory
 
+BUILD: Final = "IBuilder::buildSerializedNetwork"
 
-class Builder(LegacyBuilder, Scoped):
+
+class Builder(Reporting, LegacyBuilder, Scoped):
     """Builds engines of networks. Errors go to the logger and to the error recorder."""
 
-    error_recorder: Any
     gpu_allocator: Any
 
     def __init__(self, logger: ILogger) -> None:
         if not isinstance(logger, ILogger):
             raise TypeError(f"Builder: an ILogger is expected, not {logger!r}")
-        self._logger = logger
-        self.error_recorder = None
+        self._reporter = Reporter(logger)
         self.gpu_allocator = None
         self._networks = 0
         self.reset()
@@ -38,7 +38,7 @@ class Builder(LegacyBuilder, Scoped):
     @property
     def logger(self) -> ILogger:
         """The logger it was made with."""
-        return self._logger
+        return self._reporter.logger
 
     def reset(self) -> None:
         """All settings as they were at first."""
@@ -72,8 +72,8 @@ class Builder(LegacyBuilder, Scoped):
         self._check_arguments(network, config)
         try:
             return build(network, config)
-        except BrazeError as e:
-            self._report(str(e), network.error_recorder)
+        except Exception as e:  # of braze, or of what the program wrote: plugins, calibrators, ...
+            self._report(BUILD, e, network.error_recorder)
             return None
 
     def build_serialized_network_to_stream(
@@ -85,9 +85,12 @@ class Builder(LegacyBuilder, Scoped):
             return False
         start = 0
         while start < len(data):
-            written = writer.write(bytes(data[start:]))
-            if not written or written < 0:
-                self._report("the stream writer took no more bytes of the engine")
+            try:
+                written = writer.write(bytes(data[start:]))
+                if not written or written < 0:
+                    raise ExecutionError("the stream writer took no more bytes of the engine")
+            except Exception as e:  # of the writer
+                self._report(f"{BUILD}ToStream", e)
                 return False
             start += written
         return True
@@ -98,7 +101,7 @@ class Builder(LegacyBuilder, Scoped):
         data = self.build_serialized_network(network, config)
         if data is None:
             return None
-        return runtime(self._logger).deserialize_cuda_engine(data)
+        return runtime(self.logger).deserialize_cuda_engine(data)
 
     def is_network_supported(self, network: INetworkDefinition, config: IBuilderConfig) -> bool:
         """Whether the configuration can be met, and all layers can be made."""
@@ -109,7 +112,7 @@ class Builder(LegacyBuilder, Scoped):
         except BrazeError as e:
             failures = [e]
         for failure in failures:
-            self._report(str(failure), network.error_recorder)
+            self._report("IBuilder::isNetworkSupported", failure, network.error_recorder)
         return not failures
 
     def _check_arguments(self, network: Any, config: Any) -> None:
@@ -118,11 +121,9 @@ class Builder(LegacyBuilder, Scoped):
         if not isinstance(config, IBuilderConfig):
             raise TypeError(f"an IBuilderConfig is expected, not {config!r}")
 
-    def _report(self, message: str, recorder: Any = None) -> None:
-        """Log an error and hand it to the recorders."""
-        self._logger.log(Severity.ERROR, message)
-        for one in {id(r): r for r in (self.error_recorder, recorder) if r is not None}.values():
-            one.report_error(ErrorCodeTRT.INVALID_ARGUMENT, message)
+    def _report(self, where: str, error: Exception, recorder: Any = None) -> None:
+        """Log an error and hand it to the recorders, that of a network too."""
+        self._reporter.raised(where, error, [] if recorder is None else [recorder])
 
     # ---- what the platform has ----------------------------------------------------------
 

@@ -62,7 +62,10 @@ class PluginLayer(ILayer):
             for i, n in enumerate(names)
         ]
         contents = [_content(emit, emit.input(i)) for i in range(data, self.num_inputs)]
-        told = self._told(types, sizes, contents)
+        try:
+            told = self._told(types, sizes, contents)
+        except Exception as e:  # which no program must hear of as a bug of braze
+            raise emit.wrong(f"its plugin raised {type(e).__name__}: {e}") from e
         sources, parts = [], []
         for name, kind in zip(names, types, strict=True):
             constant = emit.lowering.builder.array(emit.value(name))
@@ -181,8 +184,12 @@ class AddPlugin(Adding):
         self, inputs: Sequence[ITensor], shape_inputs: Sequence[ITensor], plugin: IPluginV3
     ) -> IPluginV3Layer | None:
         """A plugin; its outputs have the types and sizes that it tells."""
-        build = plugin.get_capability_interface(PluginCapabilityType.BUILD)
-        count = 0 if build is None else int(build.num_outputs)
+        try:
+            build = plugin.get_capability_interface(PluginCapabilityType.BUILD)
+            count = 0 if build is None else int(build.num_outputs)
+        except Exception as e:  # of the plugin
+            self._refuse(f"add_plugin_v3: the plugin raised {type(e).__name__}: {e}")
+            return None
         layer = self._plugin(IPluginV3Layer, [*inputs, *shape_inputs], plugin, count)
         if layer is not None:
             layer._shapes = len(shape_inputs)

@@ -11,7 +11,7 @@ from braze.tensorrt.deprecation import Scoped
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.dtypes import closest
 from braze.tensorrt.enums_build import NetworkDefinitionCreationFlag
-from braze.tensorrt.enums_runtime import DataType
+from braze.tensorrt.enums_runtime import DataType, ErrorCodeTRT
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.layers_attention import AddAttention
 from braze.tensorrt.layers_constant import AddConstant
@@ -31,6 +31,7 @@ from braze.tensorrt.logger import ILogger, Severity
 from braze.tensorrt.lowering import Lowering, known_sizes
 from braze.tensorrt.marks import Marks
 from braze.tensorrt.params import member, sizes, text, whole
+from braze.tensorrt.recorder import tell
 from braze.tensorrt.shape_tensors import decides_sizes
 from braze.tensorrt.tensor import ITensor
 
@@ -207,7 +208,7 @@ class INetworkDefinition(
         producer = tensor._producer
         error = None if producer is None else self._lowered().through(producer).failure
         if error is not None:
-            self._complain(str(error))
+            self._complain(error)
 
     def _decides_sizes(self, tensor: ITensor) -> bool:
         return decides_sizes(tensor, self._layers)
@@ -219,11 +220,16 @@ class INetworkDefinition(
         return self._builder.logger
 
     def _say(self, severity: Severity, message: str) -> None:
-        self._logger.log(severity, message)
+        tell(self._logger, severity, message)
 
     def _complain(self, message: str | BrazeError) -> None:
         """Log an error and hand it to the recorder."""
-        self._builder._report(str(message), self.error_recorder)
+        reporter, where = self._builder._reporter, "INetworkDefinition"
+        also = [] if self.error_recorder is None else [self.error_recorder]
+        if isinstance(message, str):
+            reporter.error(where, ErrorCodeTRT.INVALID_ARGUMENT, message, also)
+        else:
+            reporter.raised(where, message, also)
 
     def _is_typed(self, what: str) -> bool:
         """Whether the network is strongly typed, which `what` contradicts: an error is logged."""

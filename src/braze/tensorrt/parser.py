@@ -24,6 +24,7 @@ from braze.tensorrt.onnx_layer import OnnxLayer
 from braze.tensorrt.params import member, text, whole
 from braze.tensorrt.parser_error import ParserError
 from braze.tensorrt.parsing import fill_network
+from braze.tensorrt.recorder import tell
 from braze.tensorrt.tensor import ITensor
 
 _NEWEST = 28  # opset that ops are looked up in
@@ -201,7 +202,7 @@ class OnnxParser(Scoped):
 
     def _add(self, error: ParserError) -> None:
         self._errors.append(error)
-        self._logger.log(Severity.ERROR, str(error))
+        tell(self._logger, Severity.ERROR, str(error))
 
     def _failed(self, code: ErrorCode, why: str, file: str = "") -> bool:
         self._add(ParserError(code, why, file=file))

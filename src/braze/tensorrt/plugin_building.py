@@ -28,7 +28,13 @@ def kept_plugin(part: Mapping[str, Any], named: Callable[[str], str]) -> dict[st
     inputs = [_described(t) for t in layer._inputs[: len(part["inputs"])]]
     outputs = [_described(t) for t in layer._outputs]
     is_v3 = isinstance(layer, IPluginV3Layer)
-    made = _kept_v3(layer, inputs, outputs) if is_v3 else _kept_v2(layer, inputs, outputs)
+    try:
+        made = _kept_v3(layer, inputs, outputs) if is_v3 else _kept_v2(layer, inputs, outputs)
+    except ConfigError:
+        raise
+    except Exception as e:
+        why = f"its plugin raised {type(e).__name__}: {e}"
+        raise ConfigError(f"layer {layer.name!r}: {why}") from e
     return {
         **made,
         "layer": layer.name,

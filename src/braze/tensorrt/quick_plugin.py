@@ -15,6 +15,7 @@ from braze.tensorrt.plugin_fields import (
     IDimensionExpr,
     PluginField,
     PluginFieldCollection,
+    PluginFieldCollection_,
 )
 from braze.tensorrt.plugins import (
     IPluginCreatorV3Quick,
@@ -62,6 +63,10 @@ class QuickCreator(IPluginCreatorV3Quick):
         super().__init__()
         self.name, self.plugin_namespace, self.plugin_version = name, namespace, "1"
         self.describe = describe
+        parameters = inspect.signature(describe).parameters.values()
+        self.field_names = PluginFieldCollection_(
+            PluginField(p.name) for p in parameters if "TensorDesc" not in str(p.annotation)
+        )
         self.implementation: Function | None = None
         self.combinations: Function | None = None
         self.kernel: Function | None = None

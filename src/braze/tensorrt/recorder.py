@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from braze.core.errors import (
@@ -18,7 +19,7 @@ from braze.core.errors import (
     TargetError,
 )
 from braze.tensorrt.enums_runtime import ErrorCodeTRT
-from braze.tensorrt.logger import ILogger
+from braze.tensorrt.logger import ILogger, Severity
 
 # what stands in a message between the number of an error and its text
 _KINDS: Final = {
@@ -74,6 +75,14 @@ class IErrorRecorder:
         raise NotImplementedError("IErrorRecorder.report_error is to be overridden")
 
 
+def tell(logger: ILogger, severity: Severity, message: str) -> None:
+    """Tell a logger; what it raises ends up on standard error, as in TensorRT."""
+    try:
+        logger.log(severity, message)
+    except Exception as e:
+        print(f"[ERROR] Exception caught in log(): {e}", file=sys.stderr)
+
+
 class Reporter:
     """Where the errors of one object go: its logger, and the recorder that was set on it."""
 
@@ -81,18 +90,21 @@ class Reporter:
         self.logger = logger
         self.recorder = recorder
 
-    def error(self, where: str, code: ErrorCodeTRT, text: str) -> None:
-        """Report one error; `where` is the call as C++ names it, `IRuntime::…`."""
+    def error(
+        self, where: str, code: ErrorCodeTRT, text: str, also: Iterable[IErrorRecorder] = ()
+    ) -> None:
+        """Report one error; `where` is the call as C++ names it, `IRuntime::…`.
+
+        also: recorders of other objects that it concerns.
+        """
         kind = _KINDS.get(code, "Internal Error")
         message = f"{where}: Error Code {int(code)}: {kind} ({text})"
         # what loggers and recorders of scripts raise must not hide the error
-        try:
-            self.logger.log(ILogger.ERROR, message)
-        except Exception as e:
-            print(f"[ERROR] Exception caught in log(): {e}", file=sys.stderr)
-        if self.recorder is not None:
+        tell(self.logger, ILogger.ERROR, message)
+        heard = {id(r): r for r in (self.recorder, *also) if r is not None}
+        for recorder in heard.values():
             try:
-                self.recorder.report_error(code, message)
+                recorder.report_error(code, message)
             except Exception as e:
                 print(f"[ERROR] Exception caught in report_error(): {e}", file=sys.stderr)
 
@@ -100,9 +112,15 @@ class Reporter:
         """Report wrong use."""
         self.error(where, ErrorCodeTRT.INVALID_ARGUMENT, f"Parameter check failed. {text}")
 
-    def raised(self, where: str, error: Exception) -> None:
-        """Report what the core raised."""
-        self.error(where, code_of(error), str(error) or type(error).__name__)
+    def raised(self, where: str, error: Exception, also: Iterable[IErrorRecorder] = ()) -> None:
+        """Report what the core raised, or what the program wrote: plugins, allocators, ..."""
+        self.error(where, code_of(error), said(error), also)
+
+
+def said(error: Exception) -> str:
+    """An exception as text, with its kind where it is none of braze's own."""
+    kind = type(error).__name__
+    return (str(error) or kind) if isinstance(error, BrazeError) else f"{kind}: {error}"
 
 
 def code_of(error: Exception) -> ErrorCodeTRT:

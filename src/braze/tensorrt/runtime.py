@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 import braze.runtime.engine as core
-from braze.core.errors import BrazeError, EngineFormatError
+from braze.core.errors import EngineFormatError
 from braze.tensorrt.allocator import IGpuAllocator
 from braze.tensorrt.deprecation import Scoped
 from braze.tensorrt.engine import ICudaEngine
@@ -17,6 +17,7 @@ from braze.tensorrt.recorder import Reporter, Reporting
 from braze.tensorrt.stream_io import IStreamReader, IStreamReaderV2, read_all
 
 WHERE = "IRuntime::deserializeCudaEngine"
+_READERS = (IStreamReader, IStreamReaderV2)
 
 
 class Runtime(Reporting, Scoped):
@@ -47,10 +48,12 @@ class Runtime(Reporting, Scoped):
 
     def deserialize_cuda_engine(self, serialized_engine: Any) -> ICudaEngine | None:
         """The engine in bytes, or in what a stream reader gives; None with an error reported."""
+        source = _source(serialized_engine)
         try:
-            engine = core.Engine.from_bytes(unmarked(_bytes_of(serialized_engine)))
+            data = read_all(source) if isinstance(source, _READERS) else _bytes_of(source)
+            engine = core.Engine.from_bytes(unmarked(data))
             return ICudaEngine(engine, self.logger, self._reporter.recorder)
-        except (BrazeError, MemoryError) as e:
+        except Exception as e:  # of braze, of a stream reader, or of what makes plugins
             self._reporter.raised(WHERE, e)
             return None
 
@@ -71,16 +74,19 @@ class Runtime(Reporting, Scoped):
         return None
 
 
-def _bytes_of(given: Any) -> bytes | memoryview:
-    if isinstance(given, (IStreamReader, IStreamReaderV2)):
-        return read_all(given)
+def _source(given: Any) -> IStreamReader | IStreamReaderV2 | memoryview:
+    if isinstance(given, _READERS):
+        return given
     try:
-        view = memoryview(given)
+        return memoryview(given)
     except TypeError:
         raise TypeError(
             "deserialize_cuda_engine: bytes or a stream reader are expected, not "
             f"{type(given).__name__}"
         ) from None
+
+
+def _bytes_of(view: memoryview) -> bytes | memoryview:
     if view.nbytes == 0:
         raise EngineFormatError("the serialized engine is empty")
     return view.cast("B") if view.contiguous and view.ndim else view.tobytes()
