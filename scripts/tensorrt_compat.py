@@ -4,7 +4,8 @@
     python scripts/tensorrt_compat.py [--stubs FOLDER] [--check]
 
 The names are those of the stubs (`pip install --target FOLDER tensorrt-stubs==10.13.0.35.1`); what
-is not there by its name is missing, what is not in `tensorrt_review.py` works. With --check nothing
+is not there by its name is missing, what is not in `tensorrt_review.py` works. What became of
+NVIDIA's samples is `tensorrt_samples.py`. With --check nothing
 is written: exit code 1 says that the page is not what it would be.
 """
 
@@ -24,6 +25,7 @@ from typing import Any, Final
 import braze.tensorrt
 from tensorrt_names import find_stubs, read_names
 from tensorrt_review import REVIEW
+from tensorrt_samples import SAMPLES, SAMPLES_ARE
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "tensorrt-compat.md"
@@ -93,9 +95,10 @@ def page(names: Sequence[Name]) -> str:
         "",
         "Made by `scripts/tensorrt_compat.py` from the names of `tensorrt-stubs` 10.13; edit that.",
         "",
-        "`import braze.tensorrt as trt` has these names. *Works*: it does what TensorRT documents.",
-        "*Accepted*: it is taken, checked and recorded, and changes nothing that runs. *Refused*:",
-        "an error in the log, and None or False.",
+        "`import braze.tensorrt as trt` has these names. *Works*: it does what TensorRT documents;",
+        "`tests/tensorrt/used.txt` has a test of each. *Accepted*: it is taken, checked and",
+        "recorded, and changes nothing that runs. *Refused*: an error in the log, and None or",
+        "False.",
         "",
         f"| of {len(names)} names | | |",
         "|---|---|---|",
@@ -109,7 +112,19 @@ def page(names: Sequence[Name]) -> str:
     ]
     for owner in dict.fromkeys(n.owner for n in names):
         lines.append(_row(owner, [n for n in names if n.owner == owner]))
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *_samples()]) + "\n"
+
+
+def _samples() -> list[str]:
+    return [
+        "## Public samples",
+        "",
+        *SAMPLES_ARE.splitlines(),
+        "",
+        "| sample | result |",
+        "|---|---|",
+        *(f"| {', '.join(f'`{n}`' for n in names)} | {result} |" for names, result in SAMPLES),
+    ]
 
 
 def _row(owner: str, names: Sequence[Name]) -> str:

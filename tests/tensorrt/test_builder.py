@@ -192,10 +192,11 @@ def test_timing_cache_is_filled_used_and_edited() -> None:
     assert config.create_timing_cache(b"no cache") is None
 
 
-class Monitor:
+class Monitor(trt.IProgressMonitor):
     """An IProgressMonitor that notes what it hears."""
 
     def __init__(self, stop: bool) -> None:
+        trt.IProgressMonitor.__init__(self)
         self.open: list[str] = []
         self.phases: list[str] = []
         self.stop = stop
@@ -223,10 +224,11 @@ def test_a_progress_monitor_hears_of_phases_and_may_end_the_build() -> None:
         assert bool(log.errors) == stop
 
 
-class Writer:
+class Writer(trt.IStreamWriter):
     """An IStreamWriter that takes a few bytes at a time."""
 
     def __init__(self, most: int) -> None:
+        trt.IStreamWriter.__init__(self)
         self.data, self.most = b"", most
 
     def write(self, data: bytes) -> int:
@@ -254,6 +256,11 @@ def test_options_of_old_releases() -> None:
         builder.max_batch_size = 8
     assert builder.fp16_mode and builder.max_workspace_size == 1 << 28
     assert builder.max_batch_size == 8 and not builder.int8_mode
+    builder.reset()
+    assert builder.max_batch_size == 1 and not builder.fp16_mode
+    with pytest.warns(DeprecationWarning):
+        builder.fp16_mode, builder.max_workspace_size = True, 1 << 28
+        builder.max_batch_size = 8
     config = builder.create_builder_config()
     with pytest.warns(DeprecationWarning):
         config.max_workspace_size = 1 << 20

@@ -10,6 +10,7 @@ import pytest
 import tensorrt_compat as compat
 from tensorrt_names import find_stubs, read_names
 from tensorrt_review import REVIEW
+from tests.tensorrt.used import read_table
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(not compat.PAGE.exists(), reason="the page is not beside the tests")
@@ -40,16 +41,19 @@ def test_every_line_of_the_review_is_about_a_name() -> None:
 
 
 def test_what_works_is_used_in_tests() -> None:
-    source = "\n".join(p.read_text(encoding="utf-8") for p in HERE.glob("*.py"))
-    words = set(re.findall(r"\w+", source))
+    """By a test that is there; that it still uses the name is checked where it runs."""
+    works = {n.text for n in page_names() if n.state == compat.WORKS}
+    table = read_table()
+    assert sorted(works - set(table)) == [], "python -m tests.tensorrt.used finds who uses them"
+    tests = {t.partition("[")[0] for t in table.values()}
+    there = {
+        f"{p.name}::{name}"
+        for p in HERE.glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", p.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert sorted(tests - there) == []
+
+
+def test_most_names_work() -> None:
     names = page_names()
-    # members of an enum are gone through by its name
-    enums = {n.owner for n in names if n.member.isupper()} & words
-    unused = [
-        n.text
-        for n in names
-        if n.state == compat.WORKS
-        and n.owner.rsplit(".", 1)[-1] not in enums
-        and (n.member or n.owner.rsplit(".", 1)[-1]) not in words
-    ]
-    assert unused == []
+    assert sum(n.state == compat.WORKS for n in names) >= 0.85 * len(names)

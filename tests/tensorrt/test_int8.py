@@ -87,6 +87,33 @@ def test_a_calibrator_gives_the_scales() -> None:
     np.testing.assert_array_equal(braze.Engine.from_bytes(from_cache)({"x": x})["y"], got)
 
 
+KINDS = (trt.IInt8EntropyCalibrator, trt.IInt8LegacyCalibrator, trt.IInt8MinMaxCalibrator)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calibrators_of_every_kind(kind: type) -> None:
+    class Other(kind, Calibrator):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            Calibrator.__init__(self, batches=1)
+
+        get_batch_size = Calibrator.get_batch_size
+        get_batch = Calibrator.get_batch
+        read_calibration_cache = Calibrator.read_calibration_cache
+        write_calibration_cache = Calibrator.write_calibration_cache
+
+    network, log = conv_network()
+    calibrator = Other()
+    assert calibrator.get_algorithm() is kind().get_algorithm()
+    data = build(network, calibrator)
+    assert data is not None, log.errors
+    assert calibrator.calls == ["size", "read", "batch", "batch", "write"]
+    x = floats(2, 3, 8, 8, seed=9)
+    exact = build(conv_network()[0], int8=False)
+    wanted, got = (braze.Engine.from_bytes(d)({"x": x})["y"] for d in (exact, data))
+    # 27 products of numbers rounded to 1/127 of a range that the batch need not fill
+    assert 0 < np.abs(got - wanted).max() < 0.2 * np.abs(wanted).max()
+
+
 def test_ranges_of_tensors_give_the_scales() -> None:
     network, log = conv_network()
     x, c = network.get_input(0), network[0].get_output(0)

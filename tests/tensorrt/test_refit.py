@@ -166,8 +166,54 @@ def test_models_that_do_not_fit() -> None:
     assert not parser.refit_from_bytes(proto(with_weights(one=np.float32([1, 2, 3, 4][:1]))))
     assert not parser.refit_model_proto()
     assert parser.num_errors == 4
+    for i in range(4):
+        assert parser.get_error(i).code() is trt.ErrorCode.REFIT_FAILED
+    assert "no model is loaded" in parser.get_error(3).desc()
     parser.clear_errors()
     assert parser.num_errors == 0
+
+
+def test_weights_of_layers_by_their_roles() -> None:
+    """Of every role that layers have; the engine computes with what it was given last."""
+    log = Log()
+    builder = trt.Builder(log)
+    network = builder.create_network()
+    x = network.add_input("x", trt.float32, (1, 2, 1, 1))
+    ones = np.ones(2, np.float32)
+    conv = network.add_convolution_nd(x, 2, (1, 1), np.eye(2, dtype=np.float32), ones)
+    mode = trt.ScaleMode.CHANNEL
+    scale = network.add_scale(conv.get_output(0), mode, ones, ones, None)
+    constant = network.add_constant((1, 2, 1, 1), ones)
+    total = network.add_elementwise(
+        scale.get_output(0), constant.get_output(0), trt.ElementWiseOperation.SUM
+    )
+    for layer, name in ((conv, "conv"), (scale, "scale"), (constant, "constant")):
+        layer.name = name
+    y = total.get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    config = builder.create_builder_config()
+    config.builder_optimization_level = 1
+    config.set_flag(trt.BuilderFlag.REFIT)
+    engine = load(builder.build_serialized_network(network, config))
+    refitter, role = trt.Refitter(engine, log), trt.WeightsRole
+    found = set(zip(*refitter.get_all(), strict=True))
+    assert found == {
+        ("conv", role.KERNEL), ("conv", role.BIAS), ("scale", role.SHIFT), ("scale", role.SCALE),
+        ("constant", role.CONSTANT),
+    }  # fmt: skip
+    new = {
+        ("conv", role.KERNEL): np.float32([[2, 0], [0, 2]]), ("conv", role.BIAS): 3 * ones,
+        ("scale", role.SCALE): 5 * ones, ("scale", role.SHIFT): 7 * ones,
+        ("constant", role.CONSTANT): 11 * ones,
+    }  # fmt: skip
+    for (layer, kind), array in new.items():
+        assert refitter.set_weights(layer, kind, trt.Weights(array)), log.errors
+    assert refitter.refit_cuda_engine(), log.errors
+    a, out = np.float32([1, -2]), np.zeros(2, np.float32)
+    assert engine.create_execution_context().execute_v2([a.ctypes.data, out.ctypes.data])
+    # small integers: exact
+    np.testing.assert_array_equal(out, (a * 2 + 3) * 5 + 7 + 11)
 
 
 @pytest.mark.parametrize("flag", ["REFIT", "REFIT_IDENTICAL", "STRIP_PLAN"])
@@ -187,7 +233,8 @@ def test_engines_of_a_builder(flag: str) -> None:
     engine = load(builder.build_serialized_network(network, config))
     assert engine.refittable
     refitter = trt.Refitter(engine, log)
-    assert set(refitter.get_all_weights()) == {"w", "one"}
+    assert set(refitter.get_all_weights()) == {"w", "one"} and refitter.logger is log
+    assert set(refitter.get_all()[1]) == {trt.WeightsRole.ANY}  # what nodes read has no roles
     made = with_weights(NEW_W, NEW_ONE)
     context = engine.create_execution_context()
     assert trt.OnnxParserRefitter(refitter, log).refit_from_bytes(proto(made))

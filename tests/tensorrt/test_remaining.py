@@ -62,6 +62,7 @@ def test_interfaces_say_what_they_are() -> None:
     assert creator.api_language is trt.APILanguage.PYTHON
     info = creator.interface_info
     assert isinstance(info, trt.InterfaceInfo) and (info.major, info.minor) == (1, 0)
+    assert info.kind == "Creator"
     context = trt.IPluginResourceContext(error_recorder="r", gpu_allocator="a")
     assert (context.error_recorder, context.gpu_allocator) == ("r", "a")
     registry = trt.get_plugin_registry()
@@ -110,6 +111,31 @@ def test_nothing_hides_a_number_that_is_none() -> None:
         wanted = {"product": a * np.float32(0), "difference": a - a, "ratio": a / a}
     for name, array in wanted.items():
         np.testing.assert_array_equal(outputs[name], array)
+
+
+def test_names_of_engines_and_contexts() -> None:
+    network, _ = relu_network()
+    network.name = "rectified"
+    config = network.builder.create_builder_config()
+    config.builder_optimization_level = 1
+    config.profiling_verbosity = trt.ProfilingVerbosity.NONE
+    data, log = network.builder.build_serialized_network(network, config), Log()
+    assert data.dtype is trt.int8 and data.nbytes == len(bytes(data))
+    runtime = trt.Runtime(log)
+    assert runtime.logger is log and runtime.num_DLA_cores == 0
+    assert runtime.get_plugin_registry() is trt.get_plugin_registry()
+    engine = runtime.deserialize_cuda_engine(data)
+    assert engine.name == "rectified" and engine.num_layers == 1
+    assert engine.profiling_verbosity is trt.ProfilingVerbosity.NONE
+    inspector = engine.create_engine_inspector()
+    form = trt.LayerInformationFormat.ONELINE
+    assert inspector.get_layer_information(0, form) == "0\n"  # its number is all that is told
+    context = engine.create_execution_context()
+    context.name = "first"
+    assert context.name == "first" and context.engine is engine
+    writing, flag = engine.create_serialization_config(), trt.SerializationFlag.EXCLUDE_LEAN_RUNTIME
+    assert writing.set_flag(flag) and writing.flags == 1 << int(flag)
+    assert writing.clear_flag(flag) and writing.flags == 0 and not writing.get_flag(flag)
 
 
 def test_models_with_weights_elsewhere_are_parsed_as_others() -> None:

@@ -9,6 +9,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import onnx
 import pytest
 
 import braze
+from braze.cli.main import main as braze_main
 from braze.cli.trtexec import main as trtexec
 from braze.weights import load_wts
 from tests.tensorrt.engines import scale_model, scale_reference
@@ -118,7 +120,8 @@ def test_the_weights_listing(here: Path) -> None:
         np.testing.assert_array_equal(got[name], parameter.numpy().ravel())
 
 
-def test_the_commands(here: Path) -> None:
+@pytest.mark.parametrize("command_line", [trtexec, lambda a: braze_main(["exec", *a])])
+def test_the_commands(command_line: Callable[[list[str]], int], here: Path) -> None:
     made = scale_model()
     made.graph.node[0].input[0] = made.graph.input[0].name = "input"
     text = between("# Static batch size", "Inference Implementation")
@@ -130,4 +133,8 @@ def test_the_commands(here: Path) -> None:
         # the model of the document takes images; that of this test takes rows of 4
         arguments = shlex.split(command.replace("x3x224x224", "x4"))[1:]
         onnx.save(made, "model.onnx")
-        assert trtexec([*arguments, "--iterations=1", "--duration=0"]) == 0
+        assert command_line([*arguments, "--iterations=1", "--duration=0"]) == 0
+        built = braze.load(arguments[-2].partition("=")[2])
+        x = np.ones((16 if "dynamic" in command else 1, 4), np.float32)
+        # --fp16: factors and results of 11 bits, of numbers below 4
+        np.testing.assert_allclose(built({"input": x})["y"], scale_reference(x), atol=4e-3)
