@@ -67,6 +67,7 @@ def test_layers_that_are_overridden_are_not_quantized() -> None:
     assert found["Conv_0"] == "not quantized: excluded"
     integers = [d for d in trace.decisions if d["kind"] == "precision" and d["runs"] == "int8"]
     assert len(integers) == 2  # a depthwise window is summed in floats, exactly
+    assert "quantized in the model; no kernel: computed in float32" in found.values()
     assert any(at.startswith("MatMul") and why.startswith("asked for Gemm*")
                for at, why in found.items())  # fmt: skip
 

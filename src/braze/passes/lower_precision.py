@@ -118,10 +118,13 @@ def _possible(node: Node, choice: _Choice, editor: GraphEditor) -> _Choice:
     read = [v for v in node.inputs if v is not None and v.dtype is F32]
     if isinstance(node.op, Dequantize) or not any(v.dtype is F32 for v in node.outputs):
         return _Choice(None, "")
+    dequantized = any(_is_dequantized(v, editor) for v in read)
+    if dequantized and isinstance(node.op, _PRODUCTS):
+        return _Choice(None, "quantized in the model; no kernel: computed in float32")
     if choice.half is None or not read:
         return _Choice(None, choice.why if read else "")
     half = choice.half
-    if any(_is_dequantized(v, editor) for v in read):
+    if dequantized:
         return _Choice(None, "kept: what it reads is quantized in the model")
     starts = isinstance(node.op, _PRODUCTS) or (
         isinstance(node.op, Gather) and editor.array(read[0]) is not None
