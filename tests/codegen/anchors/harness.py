@@ -143,18 +143,19 @@ def conv(
 def conv3d(
     n: Dim, spatial: tuple[Dim, Dim, Dim], channels: tuple[int, int], kernel: tuple[int, ...],
     strides: tuple[int, ...], pads: tuple[int, ...], groups: int = 1, kind: str = "none",
+    dtype: DType = F32,
 ) -> AnchorKernel:  # fmt: skip
     """A channels-last convolution over three axes with a constant weight."""
     c, k = channels
     sizes = zip(spatial, kernel, strides, pads[:3], pads[3:], strict=True)
     out: Shape = (n, *((x + lo + hi - taps) // s + 1 for x, taps, s, lo, hi in sizes), k)
     spec = ConvSpec(
-        n, spatial, out[1:-1], c, k, groups, kernel, strides, (1, 1, 1), pads, F32,
+        n, spatial, out[1:-1], c, k, groups, kernel, strides, (1, 1, 1), pads, compute_type(dtype),
     )  # fmt: skip
-    expr, extra = epilogue(kind, out, 2)
+    expr, extra = epilogue(kind, out, 2, dtype)
     shapes: list[Shape] = [(n, *spatial, c), (k, c // groups, *kernel), *extra]
-    inputs = tuple(TensorSpec(F32, s) for s in shapes)
-    return AnchorKernel(spec, inputs, TensorSpec(F32, out), expr, frozenset({1}))
+    inputs = tuple(TensorSpec(dtype, s) for s in shapes)
+    return AnchorKernel(spec, inputs, TensorSpec(dtype, out), expr, frozenset({1}))
 
 
 def attention(
@@ -163,6 +164,7 @@ def attention(
     layouts: Sequence[str] = ("bshd", "bshd", "bshd", "bshd"),
     causal: bool = False,
     mask: str = "none",
+    dtype: DType = F32,
 ) -> AnchorKernel:
     """sizes: batch, heads, q_len, kv_len, head_dim, value_dim; mask: none, keys or full."""
     b, h, q, s, d, dv = sizes
@@ -189,8 +191,9 @@ def attention(
         shapes.append((b, h, q, s))
         extra = Operand(3, contiguous(shapes[-1]))
     spec = AttentionSpec(b, h, q, s, d, dv, 0.3, *operands, F32, extra, causal)
-    inputs = tuple(TensorSpec(F32, shape) for shape in shapes)
-    return AnchorKernel(spec, inputs, TensorSpec(F32, (b, h, q, dv)), hole(0, F32))
+    inputs = tuple(TensorSpec(dtype, shape) for shape in shapes)
+    output = TensorSpec(dtype, (b, h, q, dv))
+    return AnchorKernel(spec, inputs, output, cast(hole(0, F32), dtype))
 
 
 def inside(kernel: AnchorKernel, offset: int) -> AnchorKernel:

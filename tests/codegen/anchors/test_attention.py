@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from braze.core.dims import sym
+from braze.core.dtypes import BF16, F16, DType
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import attention, host_isas, variants
 
@@ -15,8 +16,13 @@ TOLERANCE = 2e-5
 SIZES = [(1, 2, 7, 9, 8, 8), (2, 3, 33, 40, 16, 24), (1, 1, 1, 70, 5, 3), (1, 4, 20, 20, 64, 64)]
 
 
+# and the one rounding of the result to a half type
+HALVES = {F16: 2**-11, BF16: 2**-8}
+
+
 def compare(kernel: harness.AnchorKernel, env: harness.Env, isa: str, hide: float = 0) -> None:
     inputs = harness.random_inputs(kernel, env)
+    tolerance = TOLERANCE + HALVES.get(kernel.output.dtype, 0)
     if hide:
         mask = inputs[3]
         mask[np.random.default_rng(1).random(mask.shape) < hide] = -np.inf
@@ -25,7 +31,8 @@ def compare(kernel: harness.AnchorKernel, env: harness.Env, isa: str, hide: floa
     for code in variants(kernel, isa):
         for workers in (1, 3):
             got = code(inputs, env, workers)
-            np.testing.assert_allclose(got, want, rtol=TOLERANCE, atol=TOLERANCE)
+            pair = got.astype(np.float64), want.astype(np.float64)
+            np.testing.assert_allclose(*pair, rtol=tolerance, atol=tolerance)
             first = got if first is None else first
             np.testing.assert_array_equal(got, first)
 
@@ -35,6 +42,18 @@ def compare(kernel: harness.AnchorKernel, env: harness.Env, isa: str, hide: floa
 @pytest.mark.parametrize("causal", [False, True])
 def test_static(isa: str, sizes: tuple[int, int, int, int, int, int], causal: bool) -> None:
     compare(attention(sizes, causal=causal), {}, isa)
+
+
+@pytest.mark.parametrize("isa", host_isas())
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("mask", ["none", "keys", "full"])
+@pytest.mark.parametrize("layouts", [("bshd",) * 4, ("bhds", "bhds", "bhds", "bhsd")])
+def test_half_types(isa: str, dtype: DType, mask: str, layouts: tuple[str, str, str, str]) -> None:
+    """Scores and weights stay float32: the result alone is rounded."""
+    hide = 0 if mask == "none" else 0.4
+    compare(attention(SIZES[1], layouts=layouts, mask=mask, dtype=dtype), {}, isa, hide)
+    kernel = attention((B, 2, Q, S, 16, 8), layouts=layouts, mask=mask, dtype=dtype, causal=True)
+    compare(harness.inside(kernel, 3), {"b": 2, "q": 5, "s": 19}, isa, hide)
 
 
 @pytest.mark.parametrize("isa", host_isas())

@@ -146,6 +146,11 @@ def test_convolution_over_three_axes() -> None:
     pads = (1, 1, 1, 1, 1, 1)
     kernel = conv3d(1, (4, 5, 3), (8, 5), (3, 3, 3), (1, 1, 1), pads)
     check(of_bytes(kernel, True, 11), {})
+    # channels that are no whole words: windows are copied
+    kernel = conv3d(1, (4, 5, 3), (6, 5), (2, 3, 2), (1, 2, 1), (1, 0, 1, 0, 2, 1), groups=2)
+    check(of_bytes(kernel, True, 11), {})
+    kernel = conv3d(N, (4, M, 3), (3, 5), (3, 3, 3), (2, 1, 1), pads)
+    check(of_bytes(kernel, True, 200), {"n": 2, "m": 4})
 
 
 @pytest.mark.parametrize(
@@ -154,9 +159,9 @@ def test_convolution_over_three_axes() -> None:
         (matmul((), 4, 8, 8), frozenset(), "not constant"),
         (conv(1, 5, 5, (8, 8), (3, 3), groups=8), frozenset({1}), "depthwise"),
         (
-            conv3d(1, (3, 3, 3), (6, 5), (2, 2, 2), (1, 1, 1), (0,) * 6),
+            conv3d(1, (3, 3, 3), (6, 6), (2, 2, 2), (1, 1, 1), (0,) * 6, groups=6),
             frozenset({1}),
-            "channels are not fours",
+            "depthwise",
         ),
     ],
 )

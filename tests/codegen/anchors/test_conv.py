@@ -13,7 +13,8 @@ from braze.codegen.cpu.anchors import anchor_tactics
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS
 from braze.core.dims import sym
-from braze.core.dtypes import F32, I64
+from braze.core.dtypes import BF16, F16, F32, I64, DType
+from braze.core.elements import stored
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import axis, binary, const, load
 from braze.fusion.kernel import AnchorKernel
@@ -131,3 +132,20 @@ def test_three_axes(isa: str, name: str) -> None:
     sizes = (sym("d"), sym("h"), 7)
     kernel3d = conv3d(sym("n"), sizes, channels, kernel, *rest)
     check(kernel3d, {"n": 1, "d": 4, "h": 9}, isa, depth, level=0)
+
+
+@pytest.mark.parametrize("isa", host_isas())
+@pytest.mark.parametrize("name", CONV3D)
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+def test_three_axes_of_half_types(isa: str, name: str, dtype: DType) -> None:
+    """Sums of float32 kernels on the same numbers, rounded once."""
+    channels, kernel, *rest = CONV3D[name]
+    half, wide = (conv3d(2, (5, 6, 7), channels, kernel, *rest, dtype=d) for d in (dtype, F32))
+    inputs = harness.random_inputs(half, {})
+    widened = [x.astype(np.float32) for x in inputs]
+    target = CpuTarget(isa, 2)
+    (tactic,) = anchor_tactics(wide, target, EFFORTS[0])
+    want = harness.Compiled(wide, tactic, target)(widened, {})
+    for code in variants(half, isa):
+        for workers in (1, 3):
+            np.testing.assert_array_equal(code(inputs, {}, workers), stored(want, dtype))

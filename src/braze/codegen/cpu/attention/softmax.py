@@ -17,6 +17,7 @@ from braze.codegen.cpu.product.register_tile import (
     vector_type,
     zero,
 )
+from braze.codegen.cpu.product.stored import Stored
 from braze.core.dims import Dim, ceildiv
 from braze.core.dtypes import F32
 from braze.expr.scalar import hole, unary
@@ -34,12 +35,14 @@ def pitch(kv_len: Dim) -> Dim:
 class Scores:
     """What the tile sink applies to q.k sums: scale, mask, causality. Plays the epilogue's part.
 
-    mask: pointer to mask element (row 0, column 0) of the current head.
+    mask: pointer to mask element (row 0, column 0) of the current head; stored_mask: how elements
+    are read from there.
     """
 
     fn: KernelFunction
     spec: AttentionSpec
     mask: ir.Value | None = None
+    stored_mask: Stored | None = None
     light: bool = True
 
     @property
@@ -58,18 +61,18 @@ class Scores:
         return score
 
     def _mask(self, lanes: int, row: ir.Value, column: ir.Value) -> ir.Value:
-        fn, b, element = self.fn, self.fn.builder, ir.FloatType()
-        assert self.spec.mask is not None and self.mask is not None
+        fn, b, stored = self.fn, self.fn.builder, self.stored_mask
+        assert self.spec.mask is not None and self.mask is not None and stored is not None
         row_step, step = self.spec.mask.strides[2:]
-        line = fn.at(self.mask, b.mul(row, fn.dim(row_step)), element)
-        first = fn.at(line, b.mul(column, fn.dim(step)), element)
+        line = stored.at(self.mask, b.mul(row, fn.dim(row_step)))
+        first = stored.at(line, b.mul(column, fn.dim(step)))
         if step == 1:
-            return fn.load(first, vector_type(element, lanes))
+            return stored.load(first, lanes)
         if step == 0 or lanes == 1:
-            return broadcast(fn, fn.load(first, element), lanes)
-        found = ir.Constant(vector_type(element, lanes), ir.Undefined)
+            return broadcast(fn, stored.load(first), lanes)
+        found = ir.Constant(vector_type(ir.FloatType(), lanes), ir.Undefined)
         for i in range(lanes):
-            one = fn.load(fn.at(first, b.mul(i64(i), fn.dim(step)), element), element)
+            one = stored.load(stored.at(first, b.mul(i64(i), fn.dim(step))))
             found = b.insert_element(found, one, ir.Constant(I32, i))
         return found
 

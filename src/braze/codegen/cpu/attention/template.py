@@ -16,6 +16,7 @@ from braze.codegen.cpu.attention.softmax import Scores, pitch, softmax_row
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
+from braze.codegen.cpu.product.dot import element_type
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import CopiedPanels, DirectPanels, Panels, Source
 from braze.codegen.cpu.product.register_tile import TileShape
@@ -23,7 +24,7 @@ from braze.codegen.cpu.product.rows import CopiedRows, Rows, StridedRows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
-from braze.codegen.cpu.product.tactics import TileChoice, tile_choices
+from braze.codegen.cpu.product.tactics import tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv, number
@@ -40,10 +41,10 @@ _SCORE_SHARE = 4  # a block of scores may take this part of the second-level cac
 def attention_support(
     spec: AttentionSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
 ) -> str | None:
-    """None for float32 attention, else why there is no template."""
+    """None for attention of float32 or of half types, else why there is no template."""
     operands = [o for o in (spec.q, spec.k, spec.v, spec.mask) if o is not None]
-    if any(inputs[o.slot].dtype != F32 for o in operands):
-        return f"no attention of {inputs[spec.q.slot].dtype}: the template is for float32"
+    if any(element_type(inputs[o.slot].dtype) is not F32 for o in operands):
+        return f"no attention of {inputs[spec.q.slot].dtype}: the template multiplies float32"
     if not isinstance(spec.head_dim, int) or not isinstance(spec.value_dim, int):
         return "the head size is not known at build time, and the template unrolls it"
     return None
@@ -66,7 +67,7 @@ def attention_tactics(
             continue
         row_bytes = F32.itemsize * max(1, keys) * tile.rows
         block = max(1, min(8, target.l2_bytes // _SCORE_SHARE // row_bytes))
-        for v in _value_modes(spec, second):
+        for v in _value_modes(kernel, spec.v):
             chosen = (
                 ("rows", tile.rows),
                 ("vectors", tile.vectors),
@@ -80,8 +81,9 @@ def attention_tactics(
     return tuple(found[: effort.tactics])
 
 
-def _value_modes(spec: AttentionSpec, tile: TileChoice) -> tuple[str, ...]:
-    return ("direct", "copy") if spec.v.strides[3] == 1 else ("copy",)
+def _value_modes(kernel: AnchorKernel, v: Operand) -> tuple[str, ...]:
+    in_place = v.strides[3] == 1 and kernel.inputs[v.slot].dtype is F32
+    return ("direct", "copy") if in_place else ("copy",)
 
 
 def compile_attention(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> CompiledKernel:
@@ -133,18 +135,18 @@ class _Attention:
         def place(offset: Dim) -> ir.Value:
             return fn.at(base, fn.dim(offset), byte)
 
-        null = self.queries = fn.buffer(spec.q.slot, scores.element)
+        q, k, v = (self._stored(operand) for operand in (spec.q, spec.k, spec.v))
+        null = self.queries = q.buffer(spec.q.slot)
         self.score_rows = place(regions.scores)
-        stored = Stored(fn, F32)
         self.rows: Rows = StridedRows(fn, scores, null, spec.q.strides[2], spec.head_dim)
-        if spec.q.strides[3] != 1:
+        if self._copies_queries:
             q_row, q_depth = spec.q.strides[2:]
             space = place(regions.queries)
-            self.rows = CopiedRows(fn, scores, stored, null, q_row, q_depth, spec.head_dim, space)
+            self.rows = CopiedRows(fn, scores, q, null, q_row, q_depth, spec.head_dim, space)
         k_row, k_depth = spec.k.strides[2:]
-        self.keys = Source(stored, null, k_depth, k_row, spec.head_dim, spec.kv_len)
+        self.keys = Source(k, null, k_depth, k_row, spec.head_dim, spec.kv_len)
         v_row, v_column = spec.v.strides[2:]
-        self.values = Source(stored, null, v_row, v_column, spec.kv_len, spec.value_dim)
+        self.values = Source(v, null, v_row, v_column, spec.kv_len, spec.value_dim)
         self.key_panels = CopiedPanels(fn, scores, self.keys, place(regions.keys))
         self.value_panels: Panels
         if tactic["v"] == "copy":
@@ -153,13 +155,23 @@ class _Attention:
             self.value_panels = DirectPanels(fn, values, self.values, place(regions.values))
         self.epilogue = Epilogue(fn, kernel)
 
+    def _stored(self, operand: Operand) -> Stored:
+        """How elements of an operand are read."""
+        return Stored(self.fn, self.kernel.inputs[operand.slot].dtype)
+
+    @property
+    def _copies_queries(self) -> bool:
+        """Whether rows of q are copied: the register tile reads neighbours in float32."""
+        q = self.spec.q
+        return q.strides[3] != 1 or self.kernel.inputs[q.slot].dtype is not F32
+
     def _regions(self) -> _Regions:
         spec, take = self.spec, self.scratch.take
         key_columns = ceildiv(spec.kv_len, self.score_shape.columns) * self.score_shape.columns
         panels = -(-spec.value_dim // self.value_shape.columns)
         if self.tactic["v"] == "direct":
             panels = 1 if spec.value_dim % self.value_shape.columns else 0
-        queries = 0 if spec.q.strides[3] == 1 else CopiedRows.pitch(spec.head_dim)
+        queries = CopiedRows.pitch(spec.head_dim) if self._copies_queries else 0
         return _Regions(
             take(key_columns * spec.head_dim),
             take(pitch(spec.kv_len) * self.block_rows),
@@ -191,10 +203,7 @@ class _Attention:
         return b.add(start, b.add(batch, b.mul(inner, self.fn.dim(operand.strides[1]))))
 
     def _base(self, head: ir.Value, operand: Operand) -> ir.Value:
-        element = ir.FloatType()
-        return self.fn.at(
-            self.fn.buffer(operand.slot, element), self._offset(head, operand), element
-        )
+        return self._stored(operand).buffer(operand.slot, self._offset(head, operand))
 
     def _head(self, head: ir.Value, low: ir.Value, high: ir.Value) -> None:
         """Blocks low .. high-1 of one head."""
@@ -204,7 +213,7 @@ class _Attention:
         self.values.base = self._base(head, spec.v)
         score = Scores(fn, spec)
         if spec.mask is not None:
-            score.mask = self._base(head, spec.mask)
+            score.mask, score.stored_mask = self._base(head, spec.mask), self._stored(spec.mask)
         columns = self.score_shape.columns
         count = fn.dim(ceildiv(spec.kv_len, columns))
         value_count = i64(-(-number(spec.value_dim) // self.value_shape.columns))
@@ -236,11 +245,10 @@ class _Attention:
     def _scores(self, score: Scores, start: ir.Value, stop: ir.Value, panels: ir.Value) -> None:
         """Scores of query rows start .. stop-1, row `start` first in scratch."""
         fn, b, spec = self.fn, self.fn.builder, self.spec
-        element = self.score_shape.element
         sink = TileSink(fn, self.score_shape, score, pitch(spec.kv_len), 1)
         sink.base, sink.row_flat = self.score_rows, start
         first = b.mul(start, fn.dim(spec.q.strides[2]))
-        self.rows.base = fn.at(self.queries, first, element)
+        self.rows.base = self._stored(spec.q).at(self.queries, first)
         blocking = Blocking(1, 1, "rows")
         loops = TileLoops(
             fn,

@@ -8,7 +8,9 @@ ones multiplied.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import reduce
 
 from llvmlite import ir
 
@@ -24,12 +26,17 @@ _LONGEST_RUN = 32  # vectors that a copy is spelled out for; longer ones are a l
 
 def run_length(spec: ConvSpec) -> int:
     """Elements of one line of the window."""
-    return spec.kernel[1] * (spec.in_channels // spec.groups)
+    return spec.kernel[-1] * (spec.in_channels // spec.groups)
+
+
+def lines_of(spec: ConvSpec) -> int:
+    """Lines of the window."""
+    return math.prod(spec.kernel[:-1])
 
 
 def is_joined(spec: ConvSpec) -> bool:
     """Whether a line of the window is one run of memory."""
-    return spec.dilations[1] == 1 and spec.groups == 1
+    return spec.dilations[-1] == 1 and spec.groups == 1
 
 
 @dataclass(slots=True)
@@ -43,29 +50,40 @@ class Line:
 
 
 def line_of(stored: Stored, spec: ConvSpec, window: Window, number: ir.Value) -> Line:
-    """Line `number` of a window."""
+    """Line `number` of a window: of all axes but the last, in row-major order."""
     fn, b = stored.fn, stored.fn.builder
-    height, width = (fn.dim(size) for size in spec.in_spatial)
-    ih = b.add(window.top, b.mul(number, i64(spec.dilations[0])))
-    offset = b.mul(b.mul(ih, width), i64(spec.in_channels))
-    source = stored.moved(window.image, offset)
-    return Line(number, source, window.left, b.icmp_unsigned("<", ih, height))
+    *sizes, width = (fn.dim(size) for size in spec.in_spatial)
+    taps, rest = [], number
+    for size in reversed(spec.kernel[1:-1]):
+        taps.append(b.srem(rest, i64(size)))
+        rest = b.sdiv(rest, i64(size))
+    taps.append(rest)
+    flat, exists = i64(0), ir.Constant(I1, 1)
+    for axis, tap in enumerate(reversed(taps)):
+        at = b.add(window.starts[axis], b.mul(tap, i64(spec.dilations[axis])))
+        flat = b.add(b.mul(flat, sizes[axis]), at) if axis else at
+        inside = b.icmp_unsigned("<", at, sizes[axis])
+        exists = b.and_(exists, inside) if axis else inside
+    offset = b.mul(b.mul(flat, width), i64(spec.in_channels))
+    return Line(number, stored.moved(window.image, offset), window.left, exists)
 
 
 def columns_inside(fn: KernelFunction, spec: ConvSpec, window: Window) -> ir.Value:
     """Whether the window leaves the input neither to the left nor to the right."""
-    b = fn.builder
-    right = b.add(window.left, i64((spec.kernel[1] - 1) * spec.dilations[1]))
-    starts = b.icmp_signed(">=", window.left, i64(0))
-    return b.and_(starts, b.icmp_signed("<", right, fn.dim(spec.in_spatial[1])))
+    return _axis_inside(fn, spec, window, len(spec.kernel) - 1)
 
 
 def rows_inside(fn: KernelFunction, spec: ConvSpec, window: Window) -> ir.Value:
-    """Whether the window leaves the input neither at the top nor at the bottom."""
-    b = fn.builder
-    bottom = b.add(window.top, i64((spec.kernel[0] - 1) * spec.dilations[0]))
-    starts = b.icmp_signed(">=", window.top, i64(0))
-    return b.and_(starts, b.icmp_signed("<", bottom, fn.dim(spec.in_spatial[0])))
+    """Whether all lines of the window lie in the input."""
+    inside = [_axis_inside(fn, spec, window, axis) for axis in range(len(spec.kernel) - 1)]
+    return reduce(fn.builder.and_, inside)
+
+
+def _axis_inside(fn: KernelFunction, spec: ConvSpec, window: Window, axis: int) -> ir.Value:
+    b, start = fn.builder, window.starts[axis]
+    last = b.add(start, i64((spec.kernel[axis] - 1) * spec.dilations[axis]))
+    starts = b.icmp_signed(">=", start, i64(0))
+    return b.and_(starts, b.icmp_signed("<", last, fn.dim(spec.in_spatial[axis])))
 
 
 @dataclass(slots=True)
@@ -127,7 +145,8 @@ class LineRows:
 
 @dataclass(slots=True)
 class PatchRows:
-    """Windows copied to `scratch`, one row of kernel * channels elements each."""
+    """Windows copied to `scratch`, one row of kernel * channels elements each; over any number of
+    axes."""
 
     fn: KernelFunction
     shape: TileShape
@@ -140,12 +159,12 @@ class PatchRows:
 
     @property
     def depth(self) -> int:
-        return self.spec.kernel[0] * run_length(self.spec)
+        return lines_of(self.spec) * run_length(self.spec)
 
     @staticmethod
     def pitch(spec: ConvSpec) -> int:
         """Elements from one window to the next."""
-        depth = spec.kernel[0] * run_length(spec)
+        depth = lines_of(spec) * run_length(spec)
         return -(-depth // ROW_PADDING) * ROW_PADDING + ROW_PADDING
 
     def begin(self, start: ir.Value, stop: ir.Value) -> None:
@@ -163,11 +182,11 @@ class PatchRows:
             with fn.if_else(inside) as (yes, no):
                 with yes:
                     at = b.mul(window.left, i64(spec.in_channels))
-                    for number in steps(fn, spec.kernel[0]):
+                    for number in steps(fn, lines_of(spec)):
                         line = line_of(stored, spec, window, number)
                         target = fn.at(patch, b.mul(number, i64(length)), element)
                         copy_run(stored, self.shape, target, stored.moved(line.source, at), length)
-                with no, fn.loop(0, spec.kernel[0]) as number:
+                with no, fn.loop(0, lines_of(spec)) as number:
                     line = line_of(stored, spec, window, number)
                     target = fn.at(patch, b.mul(number, i64(length)), element)
                     copy_edge(stored, self.shape, spec, target, line)
@@ -188,9 +207,9 @@ def copy_edge(
     """One line of a window, pixel by pixel, padding outside of the input."""
     fn, b, element = stored.fn, stored.fn.builder, shape.element
     channels = spec.in_channels // spec.groups
-    width = fn.dim(spec.in_spatial[1])
-    with fn.loop(0, spec.kernel[1]) as kw:
-        iw = b.add(line.left, b.mul(kw, i64(spec.dilations[1])))
+    width = fn.dim(spec.in_spatial[-1])
+    with fn.loop(0, spec.kernel[-1]) as kw:
+        iw = b.add(line.left, b.mul(kw, i64(spec.dilations[-1])))
         inside = b.and_(line.exists, b.icmp_unsigned("<", iw, width))
         out = fn.at(target, b.mul(kw, i64(channels)), element)
         with fn.if_else(inside) as (yes, no):

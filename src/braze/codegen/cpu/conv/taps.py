@@ -36,14 +36,9 @@ class Window:
     starts: tuple[ir.Value, ...]
 
     @property
-    def top(self) -> ir.Value:
-        """The first row of a window in the plane."""
-        return self.starts[0]
-
-    @property
     def left(self) -> ir.Value:
-        """The first column of a window in the plane."""
-        return self.starts[1]
+        """The first column of a window."""
+        return self.starts[-1]
 
 
 @contextmanager

@@ -90,10 +90,8 @@ def conv_support(
         return "the weight is not constant: templates read packed weights"
     if spec.data is not None:
         return "the data is a slice: templates read whole pixels, side by side"
-    if len(spec.kernel) > 2:
-        stored = inputs[0].dtype
-        if spec.groups == spec.in_channels or element_type(stored) is not stored:
-            return f"no depthwise or {stored} convolution over {len(spec.kernel)} axes"
+    if len(spec.kernel) > 2 and spec.groups == spec.in_channels:
+        return f"no depthwise convolution over {len(spec.kernel)} axes"
     if 0 in (spec.in_channels, spec.out_channels, *spec.kernel):
         return "a weight without elements: templates read at least one"
     return None
@@ -101,11 +99,7 @@ def conv_support(
 
 def _bytes_refusal(spec: ConvSpec) -> str | None:
     """Why bytes have no template that takes them as floats: it multiplies words of four."""
-    if spec.groups == spec.in_channels:
-        return "no depthwise convolution of bytes"
-    if len(spec.kernel) > 2 and not _whole_words(spec):
-        return f"no convolution over {len(spec.kernel)} axes of bytes whose channels are not fours"
-    return None
+    return "no depthwise convolution of bytes" if spec.groups == spec.in_channels else None
 
 
 def _whole_words(spec: ConvSpec) -> bool:

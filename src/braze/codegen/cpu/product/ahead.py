@@ -62,7 +62,7 @@ def ahead(
     if not isinstance(rows, int) or not isinstance(depth, int) or not rows:
         return None
     tiles = -(-rows // shape.rows)
-    line = shape.columns * shape.itemsize
+    line = shape.columns * shape.panel_bytes
     step = -(-line // tiles)
     if tiles > MAX_TILES or step > _CACHE_LINE:
         return None

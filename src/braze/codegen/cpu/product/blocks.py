@@ -278,6 +278,6 @@ class _Lines:
         sources = self.loops.rows.pointers(tap, self.row, self.count, self.last)
         if not (isinstance(skip, ir.Constant) and skip.constant == 0):
             sources = [fn.at(source, skip, shape.element) for source in sources]
-        where = fn.at(pointer, fn.builder.mul(k, fn.dim(stride)), shape.element)
+        where = fn.at(pointer, fn.builder.mul(k, fn.dim(stride)), shape.panel_element)
         fetch = self.loops.fetch(self.row, k)
         return accumulate(fn, shape, sources, where, fn.dim(stride), length, tile, fetch)

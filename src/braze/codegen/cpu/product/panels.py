@@ -69,7 +69,7 @@ class PackedPanels:
         """See Panels."""
         columns = self.shape.columns
         offset = self.fn.builder.mul(index, self.fn.dim(self.source.depth * columns))
-        return self.fn.at(self.source.base, offset, self.shape.element), columns
+        return self.fn.at(self.source.base, offset, self.shape.panel_element), columns
 
     def tail(self, index: ir.Value) -> Panel:
         """See Panels."""

@@ -15,7 +15,9 @@ from functools import lru_cache
 
 from llvmlite import ir
 
+from braze.codegen.cpu.llvm.access import from_memory, memory_type
 from braze.codegen.cpu.llvm.function import I32, KernelFunction, storage_type
+from braze.codegen.cpu.llvm.vector import Lanes
 from braze.codegen.cpu.product.dot import WORD, Key, dot
 from braze.core.dims import Dim, ceildiv
 from braze.core.dtypes import F32, I8, U8, DType
@@ -28,7 +30,8 @@ class TileShape:
     """`rows` x (`vectors` vectors of `lanes`) sums of type `acc`, of products of `dtype`.
 
     Bytes of the right operand (int8) are multiplied by unsigned ones of the left, and an element of
-    the tile is a word of four of them that follow each other in k.
+    the tile is a word of four of them that follow each other in k. held: the half type that panels
+    of the right operand hold, where it is converted as it is loaded (None: they hold `dtype`).
     """
 
     rows: int
@@ -36,6 +39,7 @@ class TileShape:
     lanes: int
     dtype: DType = F32
     acc: DType = F32
+    held: DType | None = None
 
     @property
     def columns(self) -> int:
@@ -55,6 +59,21 @@ class TileShape:
     def itemsize(self) -> int:
         """Bytes of one element that is multiplied."""
         return WORD if self.dtype is I8 else self.dtype.itemsize
+
+    @property
+    def panel_element(self) -> ir.Type:
+        """LLVM type of one element of a panel."""
+        return self.element if self.held is None else memory_type(self.held)
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of one element of a panel."""
+        return self.itemsize if self.held is None else self.held.itemsize
+
+    def from_panel(self, fn: KernelFunction, pointer: ir.Value) -> ir.Value:
+        """A vector of a panel's elements as they are multiplied."""
+        raw = fn.load(pointer, vector_type(self.panel_element, self.lanes))
+        return raw if self.held is None else from_memory(Lanes(fn, self.lanes), raw, self.held)
 
     @property
     def single(self) -> TileShape:
@@ -165,9 +184,9 @@ def accumulate(
     flat = [value for row in tile for value in row]
     with fn.carry_loop(0, steps, 1, flat) as it:
         sums = list(it.values)
-        source = fn.at(panel, fn.builder.mul(it.index, width), shape.element)
+        source = fn.at(panel, fn.builder.mul(it.index, width), shape.panel_element)
         columns = [
-            fn.load(fn.at(source, v * shape.lanes, shape.element), shape.vector)
+            shape.from_panel(fn, fn.at(source, v * shape.lanes, shape.panel_element))
             for v in range(vectors)
         ]
         for r in range(count):

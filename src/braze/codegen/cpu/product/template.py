@@ -31,11 +31,11 @@ from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.spec import Product, from_spec
 from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
-from braze.codegen.cpu.product.tactics import conflicts, orders, tile_choices
+from braze.codegen.cpu.product.tactics import MAX_ROWS, conflicts, orders, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
-from braze.core.dtypes import U8, DType
+from braze.core.dtypes import BF16, F16, U8, DType
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import MatmulSpec
@@ -60,6 +60,7 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
     assert isinstance(spec, MatmulSpec)
     p, lhs, dtype = from_spec(spec), kernel.inputs[spec.lhs.slot].dtype, spec.acc
     extras = word_extras(target) if lhs is U8 else ()
+    modes = _rhs_modes(p, kernel, target)
     found: dict[Tactic, None] = {}
     tiles = tile_choices(target, dtype, p.m, p.n, p.lhs[0], effort.estimate)
     sizes = (p.m, p.n, ceildiv(p.k, WORD) if lhs is U8 else p.k)
@@ -67,7 +68,7 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
         cuts = {o: cut for o, *cut in orders(target, dtype.itemsize, sizes, tile)}
         for order in cuts:
             for a in _lhs_modes(p, lhs, tile.rows):
-                for b in _rhs_modes(p, kernel):
+                for b in modes:
                     # a copy is made once per outer unit: copied operands belong outside
                     chosen = "rows" if a == "copy" and b != "copy" else order
                     chosen = "panels" if b == "copy" else chosen
@@ -113,15 +114,22 @@ def _lhs_modes(p: Product, dtype: DType, rows: int) -> tuple[str, ...]:
     return ("direct", "copy") if p.n != 1 else ("direct",)
 
 
-def _rhs_modes(p: Product, kernel: AnchorKernel) -> tuple[str, ...]:
+def _rhs_modes(p: Product, kernel: AnchorKernel, target: CpuTarget) -> tuple[str, ...]:
     assert isinstance(kernel.spec, MatmulSpec)
-    if _is_packed(kernel.spec, kernel.constant):
-        return ("packed",)
     dtype = kernel.inputs[kernel.spec.rhs.slot].dtype
+    if _is_packed(kernel.spec, kernel.constant):
+        return ("held",) if _holds_halves(p.m, dtype, target) else ("packed",)
     if p.rhs[1] == 1 and element_type(dtype) is dtype:
         few = isinstance(p.m, int) and p.m <= 32
         return ("direct", "copy") if few else ("copy", "direct")
     return ("copy",)
+
+
+def _holds_halves(m: Dim, dtype: DType, target: CpuTarget) -> bool:
+    """Whether panels of constants stay in a half type: they come from memory once for few rows,
+    which takes longer than to convert them. More rows would convert them again and again."""
+    cheap = dtype is BF16 or (dtype is F16 and target.features.has_f16c)
+    return cheap and isinstance(m, int) and m <= MAX_ROWS
 
 
 def _is_packed(spec: MatmulSpec, constant: frozenset[int]) -> bool:
@@ -137,9 +145,10 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
     assert isinstance(spec, MatmulSpec)
     p, types = from_spec(spec), [kernel.inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
-    shape = TileShape(rows, vectors, lanes, element_type(types[1]), spec.acc)
+    held = types[1] if tactic["b"] == "held" else None
+    shape = TileShape(rows, vectors, lanes, element_type(types[1]), spec.acc, held)
     target = with_extras(target, tactic)
-    packed = tactic["b"] == "packed"
+    packed = tactic["b"] in ("packed", "held")
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     scratch = Scratch(shape.itemsize)
     regions = _regions(p, shape, blocking, tactic, scratch)
@@ -150,7 +159,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         None if at is None or base is None else fn.at(base, fn.dim(at), ir.IntType(8))
         for at in regions
     )
-    left, right = Stored(fn, types[0]), Stored(fn, shape.dtype if packed else types[1])
+    left, right = Stored(fn, types[0]), Stored(fn, _kept(shape) if packed else types[1])
     lines = _rows(left, shape, p, left.buffer(spec.lhs.slot), copies)
     depth = shape.steps(p.k)
     source = Source(right, right.buffer(spec.rhs.slot), p.rhs[0], p.rhs[1], depth, p.n)
@@ -208,7 +217,7 @@ def _panels(
     scratch: ir.Value | None,
 ) -> Panels:
     """How the tactic reads the right operand."""
-    if tactic["b"] == "packed":
+    if tactic["b"] in ("packed", "held"):
         return PackedPanels(fn, shape, source)
     if tactic["b"] == "copy":
         return CopiedPanels(fn, shape, source, scratch)
@@ -223,7 +232,7 @@ def _offsets(
     start = (p.lhs_offset, 0 if packed else p.rhs_offset, p.out_offset)
     totals = [fn.dim(offset) for offset in start]
     rest = batch
-    width = shape.columns * (shape.itemsize // shape.dtype.itemsize)
+    width = shape.columns * (shape.itemsize // shape.dtype.itemsize)  # of bytes: words of them
     panel_step: Dim = shape.steps(p.k) * width * ceildiv(p.n, shape.columns)
     for axis in reversed(p.batch):
         size = fn.dim(axis.size)
@@ -252,7 +261,12 @@ def _packing(p: Product, shape: TileShape) -> Packing:
     for i, axis in enumerate(kept):
         values += [(f"size{i}", axis.size), (f"stride{i}", axis.rhs)]
     parameters = tuple((key, static(value)) for key, value in values)
-    return Packing("matmul_panels", shape.dtype, parameters)
+    return Packing("matmul_panels", _kept(shape), parameters)
+
+
+def _kept(shape: TileShape) -> DType:
+    """The type of panels that are packed at build time."""
+    return shape.dtype if shape.held is None else shape.held
 
 
 def static(size: Dim) -> int:
