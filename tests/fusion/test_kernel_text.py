@@ -25,7 +25,7 @@ from braze.fusion.lower import lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.ir.graph import Graph
 from braze.ops.abilities import UNLIMITED
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.lowering import AttentionSpec, CodedSpec, ConvSpec, MatmulSpec, Operand
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
 from tests.fusion.abilities import NO_TEMPLATES
@@ -36,6 +36,10 @@ N, M = sym("n"), sym("m")
 MATMUL = MatmulSpec(
     (2,), N * 3, 8, M // 2,
     Operand(0, (N * M, M, 1)), Operand(1, (0, 8, 1), N % 4), Operand(0, (N * 24, 8, 1)), F32,
+)  # fmt: skip
+CODED = CodedSpec(
+    (2, N), M, 8, 70, 4, 32, True, -3, Operand(0, (N * M * 70, M * 70, 70, 1), 2),
+    Operand(0, (N * M * 8, M * 8, 8, 1)), F32,
 )  # fmt: skip
 CONV = ConvSpec(
     N, (9, M), (7, M - 2), 4, 8, 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), F32, 99,
@@ -55,7 +59,7 @@ def anchor(spec: Any) -> AnchorKernel:
     return AnchorKernel(spec, inputs, TensorSpec(F32, spec.out_shape), value, frozenset({1}))
 
 
-@pytest.mark.parametrize("spec", [MATMUL, CONV, ATTENTION])
+@pytest.mark.parametrize("spec", [MATMUL, CODED, CONV, ATTENTION])
 def test_anchors_survive_printing(spec: Any) -> None:
     kernel = anchor(spec)
     assert parse_kernel(kernel_text(kernel)) == kernel

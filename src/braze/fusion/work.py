@@ -19,6 +19,7 @@ from braze.fusion.kernel import AnchorKernel, Kernel
 from braze.fusion.lower import LoweredRegion
 from braze.ops.lowering import (
     AttentionSpec,
+    CodedSpec,
     ConvSpec,
     MatmulSpec,
     Operand,
@@ -67,7 +68,7 @@ def flops(kernel: Kernel, sizes: Sizes) -> int:
     if isinstance(kernel, LoopKernel):
         return 0
     spec = kernel.spec
-    if isinstance(spec, MatmulSpec):
+    if isinstance(spec, (MatmulSpec, CodedSpec)):
         terms = product((*spec.batch, spec.m, spec.n, spec.k))
     elif isinstance(spec, ConvSpec):
         taps = math.prod(spec.kernel) * (spec.in_channels // spec.groups)
@@ -122,6 +123,9 @@ def _operands(kernel: AnchorKernel, sizes: Sizes) -> Iterator[tuple[int, int]]:
         axes = zip(spec.in_spatial, spec.out_spatial, spec.kernel, strict=True)
         seen = [dmin(there, out * taps) for there, out, taps in axes]  # steps may skip pixels
         yield 0, evaluate(product((spec.batch, *seen, spec.in_channels)), sizes)
+        yield 1, evaluate(product(kernel.inputs[1].shape), sizes)
+    elif isinstance(spec, CodedSpec):
+        yield spec.lhs.slot, evaluate(product((*spec.batch, spec.m, spec.k)), sizes)
         yield 1, evaluate(product(kernel.inputs[1].shape), sizes)
     elif isinstance(spec, SelectSpec):
         yield 0, evaluate(product(spec.shape), sizes)

@@ -15,6 +15,7 @@ from braze.core.dims import Dim, Shape, product
 from braze.core.dtypes import I64, DType
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
+from braze.ops.coded_spec import CodedSpec
 from braze.ops.operands import SUM_BLOCK, Operand, Operands
 from braze.ops.recurrence_spec import RECURRENT_GATES, RecurrenceSpec
 from braze.ops.suppress_spec import SuppressSpec
@@ -257,7 +258,9 @@ class SelectSpec:
         return (*self.shape[: self.axis], self.count, *self.shape[self.axis + 1 :])
 
 
-AnchorSpec = Union[MatmulSpec, ConvSpec, AttentionSpec, SelectSpec, RecurrenceSpec, SuppressSpec]
+AnchorSpec = Union[
+    MatmulSpec, CodedSpec, ConvSpec, AttentionSpec, SelectSpec, RecurrenceSpec, SuppressSpec
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +328,7 @@ __all__ = [
     "AnchorSpec",
     "AttentionSpec",
     "Branch",
+    "CodedSpec",
     "ConvSpec",
     "Decompose",
     "Flow",

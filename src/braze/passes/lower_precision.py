@@ -38,6 +38,7 @@ from braze.ops.product.attention import FusedAttention
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
 from braze.ops.product.matmul import MatMul
+from braze.ops.quant.coded import CodedMatMul
 from braze.ops.quant.integer import IntegerConv, IntegerMatMul
 from braze.ops.quant.linear import Dequantize
 from braze.ops.reduce.reduce import Reduce
@@ -115,6 +116,8 @@ def _possible(node: Node, choice: _Choice, editor: GraphEditor) -> _Choice:
     """The choice, or why it is float32 all the same; no reason for what is no float32 node."""
     if isinstance(node.op, _INTEGERS):
         return _Choice(None, "quantized in the model")
+    if isinstance(node.op, CodedMatMul):
+        return _Choice(None, "its weight has few bits in the model: multiplied in float32")
     read = [v for v in node.inputs if v is not None and v.dtype is F32]
     if isinstance(node.op, Dequantize) or not any(v.dtype is F32 for v in node.outputs):
         return _Choice(None, "")

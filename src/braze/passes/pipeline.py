@@ -24,6 +24,7 @@ from braze.passes.rules.keep_codes import keep_codes
 from braze.passes.rules.known_masks import known_masks
 from braze.passes.rules.merge_siblings import merge_siblings
 from braze.passes.rules.multiply_bytes import multiply_bytes
+from braze.passes.rules.multiply_coded import multiply_coded
 from braze.passes.rules.multiply_float8 import multiply_float8
 from braze.passes.rules.multiply_quantized import multiply_quantized
 from braze.passes.rules.simplify_algebra import simplify_algebra
@@ -57,6 +58,7 @@ RECOGNIZE: Final[tuple[Pass, ...]] = (
     keep_codes,
     multiply_quantized,  # before weights are dequantized as constants
     multiply_float8,
+    multiply_coded,
     fold_constants,
     eliminate_common,
     simplify_shapes,

@@ -147,7 +147,7 @@ def test_convolution_over_three_axes() -> None:
     kernel = conv3d(1, (4, 5, 3), (8, 5), (3, 3, 3), (1, 1, 1), pads)
     check(of_bytes(kernel, True, 11), {})
     # channels that are no whole words: windows are copied
-    kernel = conv3d(1, (4, 5, 3), (6, 5), (2, 3, 2), (1, 2, 1), (1, 0, 1, 0, 2, 1), groups=2)
+    kernel = conv3d(1, (4, 5, 3), (6, 10), (2, 3, 2), (1, 2, 1), (1, 0, 1, 0, 2, 1), groups=2)
     check(of_bytes(kernel, True, 11), {})
     kernel = conv3d(N, (4, M, 3), (3, 5), (3, 3, 3), (2, 1, 1), pads)
     check(of_bytes(kernel, True, 200), {"n": 2, "m": 4})

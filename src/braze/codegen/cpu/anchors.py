@@ -14,6 +14,11 @@ from braze.codegen.cpu.attention.template import (
 from braze.codegen.cpu.conv.depthwise import compile_depthwise, depthwise_tactics, is_depthwise
 from braze.codegen.cpu.conv.template import compile_conv, conv_support, conv_tactics
 from braze.codegen.cpu.conv.winograd.template import compile_winograd
+from braze.codegen.cpu.product.coded_template import (
+    coded_support,
+    coded_tactics,
+    compile_coded,
+)
 from braze.codegen.cpu.product.template import compile_matmul, matmul_support, matmul_tactics
 from braze.codegen.cpu.recurrence.template import (
     compile_recurrence,
@@ -34,6 +39,7 @@ from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
 from braze.ops.lowering import (
     AnchorSpec,
     AttentionSpec,
+    CodedSpec,
     ConvSpec,
     MatmulSpec,
     RecurrenceSpec,
@@ -64,6 +70,7 @@ def _conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tu
 # what has no line here is refused, and its loop nest runs
 FAMILIES: Final[Mapping[type[AnchorSpec], Family]] = {
     MatmulSpec: Family(matmul_support, matmul_tactics, {"gemm": compile_matmul}),
+    CodedSpec: Family(coded_support, coded_tactics, {"coded": compile_coded}),
     ConvSpec: Family(
         conv_support,
         _conv_tactics,

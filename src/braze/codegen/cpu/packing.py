@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from braze.codegen.cpu.conv.winograd.matrices import tap_places, transform_weights
 from braze.codegen.cpu.conv.winograd.spread import DIRECT, weight_marks
+from braze.codegen.cpu.product.coded_template import PANELS as CODED_PANELS
+from braze.codegen.cpu.product.coded_template import coded_panels
 from braze.codegen.cpu.product.dot import WORD
 from braze.codegen.cpu.recurrence.form import PANELS, pack_panels
 from braze.core.dtypes import from_numpy
@@ -38,6 +40,8 @@ def pack_anchor(array: Array, packing: Packing) -> Array:
         return _winograd_panels(array, parameters)
     if packing.kind == PANELS:
         return pack_panels(array, parameters)
+    if packing.kind == CODED_PANELS:
+        return coded_panels(array, parameters)
     raise CompileError(
         f"packing {packing.kind!r} is not known to the CPU backend; rebuild the engine"
     )

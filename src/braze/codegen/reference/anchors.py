@@ -22,12 +22,14 @@ from braze.ops.index.topk import sorted_order
 from braze.ops.lowering import (
     AnchorSpec,
     AttentionSpec,
+    CodedSpec,
     ConvSpec,
     MatmulSpec,
     RecurrenceSpec,
     SelectSpec,
     SuppressSpec,
 )
+from braze.ops.quant.coded import weight_of
 
 Array = np.ndarray[Any, Any]
 Env = Mapping[str, int]
@@ -53,7 +55,7 @@ def run_anchor(
     value = evaluate(kernel.epilogue, axes, tensors, env, holes=(result,))
     value = stored(np.broadcast_to(value, result.shape), kernel.epilogue.dtype)
     out = empty_output(kernel.output, env)
-    if isinstance(spec, (MatmulSpec, AttentionSpec)):
+    if isinstance(spec, (MatmulSpec, CodedSpec, AttentionSpec)):
         view(out, spec.out, result.shape, env)[...] = value
     else:  # row-major
         out[...] = value.reshape(out.shape)
@@ -70,6 +72,11 @@ def _matmul(spec: MatmulSpec, values: Sequence[Array], env: Env, work: Any) -> A
     lhs = view(values[spec.lhs.slot], spec.lhs, [*batch, m, k], env).astype(work)
     rhs = view(values[spec.rhs.slot], spec.rhs, [*batch, k, n], env).astype(work)
     return blocked_product(lhs, rhs, spec.block)
+
+
+def _coded(spec: CodedSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
+    lhs = view(values[spec.lhs.slot], spec.lhs, _sizes(env, *spec.batch, spec.m, spec.k), env)
+    return blocked_product(lhs.astype(work), weight_of(spec, values[1]).astype(work), spec.block)
 
 
 def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
@@ -131,6 +138,7 @@ def _attention(spec: AttentionSpec, values: Sequence[Array], env: Env, work: Any
 # spec's logical axes. What has no line here is refused, and its loop nest runs.
 ANCHORS: Final[Mapping[type[AnchorSpec], Callable[..., Array]]] = {
     MatmulSpec: _matmul,
+    CodedSpec: _coded,
     ConvSpec: _conv,
     AttentionSpec: _attention,
     SelectSpec: _select,

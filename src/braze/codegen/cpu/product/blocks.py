@@ -8,7 +8,7 @@ tiles inside groups (a group of B stays in cache). Neither changes any result bi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,6 +22,8 @@ from braze.codegen.cpu.product.rows import Rows
 from braze.codegen.cpu.product.store import TileSink
 from braze.core.dims import Dim, ceildiv
 
+# (rows, panel, first k, how many, tile): what a tile is made of where panels hold no elements
+Inner = Callable[[Sequence[ir.Value], ir.Value, ir.Value, ir.Value, Tile], Tile]
 UNBOUNDED = 1 << 62  # terms of a block where the order of a sum does not matter: integers
 _SMALL_ROWS = 4  # rows of the tile that finishes a symbolic number of rows
 
@@ -41,7 +43,8 @@ class TileLoops:
 
     k_block: terms of a block of the sums (see ops/operands.py).
     `bind(batch)` is called with the flat batch number before its units run; it moves the bases of
-    rows, panels and sink.
+    rows, panels and sink. small: rows of the tile that finishes a symbolic number of rows; inner:
+    what multiplies instead of the register tile's own loop.
     """
 
     fn: KernelFunction
@@ -54,6 +57,8 @@ class TileLoops:
     panels: Panels
     sink: TileSink
     bind: Callable[[ir.Value], None]
+    small: int = _SMALL_ROWS
+    inner: Inner | None = None
     _next: Ahead | None = None
 
     def run(self, batches: Dim) -> None:
@@ -199,7 +204,7 @@ class TileLoops:
         if isinstance(self.m, int):
             self.sink.keep(self._tile(row, self.m % self.shape.rows, width, panel), i64(0))
             return
-        fn, b, small = self.fn, self.fn.builder, min(_SMALL_ROWS, self.shape.rows)
+        fn, b, small = self.fn, self.fn.builder, min(self.small, self.shape.rows)
         last = b.add(row, b.sub(left, i64(1)))
         with fn.loop(0, left, small) as done:
             tile = self._tile(b.add(row, done), small, width, panel, last)
@@ -278,6 +283,8 @@ class _Lines:
         sources = self.loops.rows.pointers(tap, self.row, self.count, self.last)
         if not (isinstance(skip, ir.Constant) and skip.constant == 0):
             sources = [fn.at(source, skip, shape.element) for source in sources]
+        if self.loops.inner is not None:
+            return self.loops.inner(sources, pointer, k, length, tile)
         where = fn.at(pointer, fn.builder.mul(k, fn.dim(stride)), shape.panel_element)
         fetch = self.loops.fetch(self.row, k)
         return accumulate(fn, shape, sources, where, fn.dim(stride), length, tile, fetch)
