@@ -11,11 +11,12 @@ from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.attention import HeadTile, refusal, short_attention_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, sym
-from braze.core.dtypes import BF16, F16, DType
+from braze.core.dtypes import BF16, F8E4M3FN, F16, DType
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.bounds import kernel_bound
+from tests.codegen.cuda.bytes import SCALE, with_codes
 from tests.codegen.cuda.typed import typed
 from tests.gpu.launching import run
 
@@ -57,6 +58,23 @@ def test_sizes(
 @pytest.mark.parametrize("keys", [1, 15, 16, 17, 64, 100, 128, 200, 256])
 def test_numbers_of_keys(keys: int) -> None:
     check(typed(harness.attention((2, 2, 9, keys, 64, 64)), F16), TILES[0], {})
+
+
+@pytest.mark.parametrize("size", [32, 64])
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_codes(tile: HeadTile, size: int) -> None:
+    """As the same attention in float16 gives, and then a kernel of its own."""
+    kernel = typed(harness.attention((2, 3, 100, 90, size, size), causal=True), F16)
+    coded = with_codes(kernel)
+    inputs = harness.random_inputs(kernel, {})
+    halves, got = (
+        run([short_attention_source(k, tile)], inputs, [k.output], {})[0][0]
+        for k in (kernel, coded)
+    )
+    want = (halves.astype(np.float32) / np.float32(SCALE)).clip(-448, 448)
+    want = want.astype(F8E4M3FN.numpy).view(np.uint8)
+    np.testing.assert_array_equal(got.view(np.uint8), want)
+    assert len(np.unique(want)) > 100
 
 
 @pytest.mark.parametrize("layout", ["bshd", "bhsd"])

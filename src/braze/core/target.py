@@ -50,11 +50,13 @@ class Preferences:
     joint_products: products or convolutions of one tensor with several weights are better one wide
     one, whose parts are read where they lie; patch_products: a convolution that cuts a picture into
     patches is better a product of them; side_by_side: a kernel costs time by itself, so that small
-    ones that do not read each other are better one; grouped_queries: attention has a template that
-    takes several queries of a head together; unsigned_bytes: products of bytes take unsigned data
-    (by signed weights), not signed; lowest_hides: attention is computed in float32, and fast where
-    a mask is not read, so that a mask of the lowest numbers is none; halves: of "fp16" and "bf16",
-    the types that products are computed in, not in float32 after a conversion.
+    ones that do not read each other are better one; finishes: for the same reason what is computed
+    of one tensor is better stored by the loop nest or attention that makes it; grouped_queries:
+    attention has a template that takes several queries of a head together; unsigned_bytes: products
+    of bytes take unsigned data (by signed weights), not signed; lowest_hides: attention is computed
+    in float32, and fast where a mask is not read, so that a mask of the lowest numbers is none;
+    halves: of "fp16" and "bf16", the types that products are computed in, not in float32 after a
+    conversion.
     """
 
     cheap_cost: int = 4
@@ -67,6 +69,7 @@ class Preferences:
     joint_products: bool = False
     patch_products: bool = False
     side_by_side: bool = False
+    finishes: bool = False
     grouped_queries: bool = False
     unsigned_bytes: bool = True
     lowest_hides: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from braze.core.trace import Trace
+from braze.fusion.finishing import finished
 from braze.fusion.lower import LoweredRegion, is_flow, kernels_text, lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.fusion.region import Partition, Region
@@ -81,7 +82,11 @@ def lower_graph(
         inputs = tuple(v for v in region.producer.inputs if v is not None)
         items.append(LoweredFlow(region, how, inputs, bodies))
     alone = [item for item in items if isinstance(item, LoweredRegion)]
-    if fuse and backend.preferences.side_by_side and len(alone) == len(items):
+    prefers = backend.preferences
+    if fuse and prefers.finishes and not keep_all and len(alone) == len(items):
+        alone = list(finished(alone, parts, keep | graph.kept_values))
+        items = [*alone]
+    if fuse and prefers.side_by_side and len(alone) == len(items):
         items = list(side_by_side(alone, parts))
     return LoweredGraph(graph, parts, tuple(items))
 

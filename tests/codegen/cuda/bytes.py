@@ -88,6 +88,13 @@ def float8(kernel: AnchorKernel, kind: str = "sums", element: DType = F8E4M3FN) 
     return AnchorKernel(spec, tuple(inputs), TensorSpec(F16, out), cast(real, F16), constant)
 
 
+def with_codes(kernel: AnchorKernel) -> AnchorKernel:
+    """A kernel that gives the quotient by a scale as float8_e4m3fn."""
+    wide = cast(kernel.epilogue, F32)
+    done = encode(binary("div", wide, const(float(np.float32(SCALE)), F32)), F8E4M3FN, True)
+    return replace(kernel, output=TensorSpec(F8E4M3FN, kernel.output.shape), epilogue=done)
+
+
 def drawn_floats(kernel: AnchorKernel, env: Mapping[str, int]) -> list[Array]:
     """Normal numbers of each type."""
     rng = np.random.default_rng(2)

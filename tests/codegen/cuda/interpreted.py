@@ -37,7 +37,7 @@ from braze.ops.writing.minifloat import encode
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import Window, depthwise
 from tests.codegen.cuda.bounds import Bound, kernel_bound
-from tests.codegen.cuda.bytes import drawn, drawn_floats, float8, quantized
+from tests.codegen.cuda.bytes import SCALE, drawn, drawn_floats, float8, quantized, with_codes
 from tests.codegen.cuda.families import reduces
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import Array, run
@@ -316,6 +316,35 @@ def test_attention(
         inputs[3][..., ::3] = -np.inf
         inputs[3][..., 0, :] = -np.inf
     _compare(kernel, inputs, env)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_attention_gives_codes(split: int) -> None:
+    plain = harness.attention((2, 3, 17, 33, 20, 12))
+    kernel, inputs = with_codes(plain), harness.random_inputs(plain, {})
+    source = attention_source(kernel, Tile(16, 16, 0, 4, 2, split=split))
+    (got,), status = run([source], inputs, [kernel.output], {})
+    assert status == 0
+    real = run_kernel(plain, inputs, {})[0] / np.float32(SCALE)
+    codes = real.astype(F8E4M3FN.numpy)
+    near = np.abs(got.astype("f4") - real) <= np.abs(codes.astype("f4") - real) + 1e-3
+    assert near.all() and (got == codes).mean() > 0.99  # a sum between two codes may go either way
+
+
+@pytest.mark.parametrize("parts", [(), (4, 0), (4, 1)], ids=str)
+def test_rows_that_are_stored_twice(parts: tuple[int, ...]) -> None:
+    """As they are, and as codes."""
+    (case,) = (c for c in cases() if c.name == "softmax-static")
+    (nest,), (out,) = case.kernel.nests, case.kernel.outputs
+    (store,) = nest.stores
+    codes = replace(store, slot=1, expr=encode(store.expr, F8E4M3FN, True))
+    twice = replace(nest, stores=(store, codes))
+    outputs = (out, TensorSpec(F8E4M3FN, out.shape))
+    kernel = replace(case.kernel, outputs=outputs, nests=(twice,))
+    got, status = run(nest_sources(kernel, 4, 64, 4, *parts), case.inputs, outputs, {})
+    assert status == 0
+    np.testing.assert_allclose(got[0], run_kernel(case.kernel, case.inputs, {})[0], rtol=2e-6)
+    np.testing.assert_array_equal(got[1].view("u1"), got[0].astype(got[1].dtype).view("u1"))
 
 
 @pytest.mark.parametrize("rows", [M, 17, 1])

@@ -23,10 +23,11 @@ from braze.codegen.cuda.target import CudaTarget
 from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import BF16, F16, F32
-from braze.expr.scalar import binary, const
+from braze.expr.scalar import binary, load
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import AttentionSpec
 from tests.codegen.anchors import harness
+from tests.codegen.cuda.bytes import with_codes
 from tests.codegen.cuda.typed import typed
 
 pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
@@ -60,6 +61,7 @@ FORMS = [
     ("turns", half((B, 2, 64, 70, 32, 32)), HeadTile(128, 1, 64)),
     ("causal", half((2, 3, 100, 128, 64, 64), causal=True), HeadTile(128, 1, 128)),
     ("mask", half((B, 3, 100, 100, 64, 64), mask="full"), HeadTile(64, 2, 256)),
+    ("codes", with_codes(half((B, 3, 100, 100, 32, 32), causal=True)), HeadTile(64, 2, 256)),
     ("keys", typed(harness.attention((1, 3, 9, 40, 32, 32), mask="keys"), BF16),
      HeadTile(64, 1, 256)),
 ]  # fmt: skip
@@ -103,7 +105,7 @@ NEAR = [
     ("32 or 64", half((2, 3, 50, 70, 48, 48))),
     ("32 or 64", half((2, 3, 50, 70, 64, 32))),
     ("not positive", changed(scale=-1.0)),
-    ("an epilogue", replace(TAKEN, epilogue=binary("mul", TAKEN.epilogue, const(2.0, F16)))),
+    ("an epilogue", replace(TAKEN, epilogue=binary("mul", TAKEN.epilogue, load(3, (), F16)))),
     ("16 bytes", moved(offset=4)),
     ("16 bytes", moved(strides=(3 * 70 * 64, 64, 3 * 64 + 4, 1))),
     ("16 bytes", half((2, 3, 50, 70, 64, 64), layouts=("bshd", "bhds", "bshd", "bshd"))),

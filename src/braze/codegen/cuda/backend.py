@@ -133,6 +133,7 @@ class CudaBackend:
             joint_products=True,
             patch_products=True,
             side_by_side=True,
+            finishes=True,
             grouped_queries=True,
             unsigned_bytes=False,
             lowest_hides=True,

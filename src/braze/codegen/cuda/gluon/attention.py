@@ -14,12 +14,14 @@ from dataclasses import dataclass
 
 from braze.codegen.cuda.gluon.tactics import MULTIPROCESSORS, known
 from braze.codegen.cuda.gluon.tiles import lanes
+from braze.codegen.cuda.triton.emit import Scope
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.product import index_type
 from braze.codegen.cuda.triton.source import RELEASE, WAIT
 from braze.codegen.cuda.triton.tile import AnchorWriter, ceil_div
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, F16
+from braze.expr.fold import reachable
 from braze.fusion.kernel import AnchorKernel, Tactic, TensorMap
 from braze.ops.lowering import AttentionSpec, Operand
 
@@ -109,11 +111,12 @@ def refusal(kernel: AnchorKernel) -> str:
     """Why the template does not take an attention; empty where it does."""
     spec = kernel.spec
     assert isinstance(spec, AttentionSpec)
-    if len({t.dtype for t in (*kernel.inputs, kernel.output)} | {F16, BF16}) > 2:
+    if len({t.dtype for t in kernel.inputs} | {F16, BF16}) > 2:
         return "other than 16-bit floats of one type"
-    done = kernel.epilogue
-    if spec.scale <= 0 or "hole" not in (done.op, *(a.op for a in done.args)):
-        return "a scale that is not positive, or an epilogue"
+    if spec.scale <= 0:
+        return "a scale that is not positive"
+    if {"load", "axis", "dim"} & {e.op for e in reachable(kernel.epilogue)}:
+        return "an epilogue of more than what is stored"
     if not isinstance(spec.kv_len, int) or not 0 < spec.kv_len <= MOST_KEYS:
         return f"other than 1 to {MOST_KEYS} keys"
     if spec.head_dim != spec.value_dim or 2 * spec.head_dim not in SWIZZLES:
@@ -373,17 +376,18 @@ def _store(job: _Job) -> None:
     """The output's rows, in runs of 16 bytes a thread."""
     w, s, t = job.w, job.spec, job.tile
     kind = index_type((w.kernel.output,))
-    across = job.width // 8
-    layout = f"gl.BlockedLayout([1, 8], [{32 // across}, {across}], [{t.warps}, 1], [1, 0])"
+    run = 16 // w.kernel.output.dtype.itemsize
+    across = job.width // run
+    layout = f"gl.BlockedLayout([1, {run}], [{32 // across}, {across}], [{t.warps}, 1], [1, 0])"
     w.line(RELEASE)
     w.line("acc = acc * (1.0 / gl.where(total == 0, 1.0, total))[:, None]")
     w.line(f"layout: gl.constexpr = {layout}")
     w.line(f"q.store(acc.to(gl.{job.element}))")
-    w.line("done = q.load(layout)")
+    hole = w.a.put("q.load(layout).to(gl.float32)", "float32")
+    done = w.emit.value(w.kernel.epilogue, Scope({}, None, holes=(hole,)))
     w.line(f"row = (tile * {t.rows} + {lanes(t.rows)}).to(tl.{kind})")
     wide = f"gl.arange(0, {job.width}, gl.SliceLayout(0, layout))[None, :]"
     w.line(f"wide = {wide}.to(tl.{kind})")
     begin = w.begin(s.out, [f"{x}.to(tl.{kind})" for x in LEAD], kind)
     at = w.matrix(s.out, begin, "row", "wide")
-    out = f"in{len(w.kernel.inputs)}"
-    w.line(f"tl.store({out} + {at}, done, mask=(row < {w.text(s.q_len)}) & (wide >= 0))")
+    w.store(at, done, w.a.put(f"(row < {w.text(s.q_len)}) & (wide >= 0)", "int1"))

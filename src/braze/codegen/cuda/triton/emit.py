@@ -197,7 +197,7 @@ class Emitter:
         asked for; nothing is computed with it yet, so that it stays as small as in memory. of:
         only these loads."""
         for e in leaves(root, "load"):
-            if of is not None and e not in of:
+            if e in scope.loaded or (of is not None and e not in of):
                 continue
             if self.guards[e] is not None or any(depends_on_data(x) for x in e.args):
                 continue
