@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -97,6 +98,19 @@ def test_every_tensor_is_compared(here: Path) -> None:
     for name in "may":
         assert f"Comparing Output: '{name}'" in out
     assert "All outputs matched" in out
+
+
+def test_int8_by_calibration_and_tactics(here: Path) -> None:
+    """By data that Polygraphy makes up; at level 1, where nothing is measured, tactics are told."""
+    arguments = ["--int8", "--calibration-cache", "c.cache", "--builder-optimization-level", "1"]
+    out = polygraphy(
+        here, "run", "m.onnx", "--trt", "--onnxrt", *arguments, *PROFILE, "--atol", "0.05",
+        "--save-tactics", "tactics.json",
+    )  # fmt: skip
+    # sums of 4 products of numbers below 3, each rounded to 1/127 of its range
+    assert "All outputs matched" in out
+    assert (here / "c.cache").read_text().startswith("TRT-")
+    assert json.loads((here / "tactics.json").read_text())["replay"]
 
 
 def test_inspect_model_and_engine(here: Path) -> None:

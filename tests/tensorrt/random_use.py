@@ -1,4 +1,4 @@
-"""Random calls of the runtime API: `python -m tests.tensorrt.random_use SEED STEPS`.
+"""Random calls of the runtime API: `python -m tests.tensorrt.random_use STEPS SEED...`.
 
 Addresses are those of device memory, of freed memory, of large arrays and of nothing; streams may
 be destroyed. Every call gives its value or raises what the API raises; afterwards a run is right.
@@ -169,4 +169,5 @@ def main(seed: int, steps: int) -> None:
 
 if __name__ == "__main__":
     faulthandler.enable()
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    for seed in sys.argv[2:]:
+        main(int(seed), int(sys.argv[1]))
