@@ -30,7 +30,7 @@ def targets() -> list[CpuTarget]:
     """Every way to multiply bytes on this machine."""
     found = [CpuTarget(isa, 2) for isa in host_isas()]
     for extra, isa in EXTRAS.items():
-        if extra in host_features() and isa in host_isas():
+        if extra.endswith("vnni") and extra in host_features() and isa in host_isas():
             found.append(CpuTarget(isa, 2, extras=(extra,)))
     return found
 

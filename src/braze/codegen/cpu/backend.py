@@ -15,6 +15,7 @@ from braze.codegen.cpu.host import host_cpu
 from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.codegen.cpu.measure import CpuWorkload
 from braze.codegen.cpu.packing import pack_anchor
+from braze.codegen.cpu.product.dot import halves_of
 from braze.codegen.cpu.target import EXTRAS, CpuTarget
 from braze.core.config import Effort
 from braze.core.errors import CompileError, ConfigError
@@ -54,7 +55,7 @@ class CpuBackend:
 
     @property
     def preferences(self) -> Preferences:
-        return Preferences()
+        return Preferences(halves=halves_of(self.target))
 
     @property
     def generator(self) -> str:

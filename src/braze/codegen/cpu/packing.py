@@ -11,7 +11,6 @@ from braze.codegen.cpu.conv.winograd.matrices import tap_places, transform_weigh
 from braze.codegen.cpu.conv.winograd.spread import DIRECT, weight_marks
 from braze.codegen.cpu.product.coded_template import PANELS as CODED_PANELS
 from braze.codegen.cpu.product.coded_template import coded_panels
-from braze.codegen.cpu.product.dot import WORD
 from braze.codegen.cpu.recurrence.form import PANELS, pack_panels
 from braze.core.dtypes import from_numpy
 from braze.core.elements import numbers
@@ -85,7 +84,7 @@ def _matmul_panels(array: Array, p: dict[str, int]) -> Array:
         raise CompileError("packing matmul_panels: strides reach outside of the constant")
     view = np.lib.stride_tricks.as_strided(flat[p["offset"] :], shape, steps, writeable=False)
     matrices = view.reshape(-1, p["k"], p["n"])
-    return _stepped(matrices, p["columns"])
+    return _stepped(matrices, p["columns"], p.get("word", 1))
 
 
 def _conv_panels(array: Array, p: dict[str, int]) -> Array:
@@ -95,7 +94,7 @@ def _conv_panels(array: Array, p: dict[str, int]) -> Array:
     taps = array.reshape(groups, out_channels // groups, in_channels, -1)
     matrices = taps.transpose(0, 3, 2, 1)  # group, tap, input channel, output channel
     matrices = matrices.reshape(groups, -1, out_channels // groups)
-    return _stepped(matrices, p["columns"])
+    return _stepped(matrices, p["columns"], p.get("word", 1))
 
 
 def _winograd_panels(array: Array, p: dict[str, int]) -> Array:
@@ -120,16 +119,15 @@ def _winograd_panels(array: Array, p: dict[str, int]) -> Array:
     return np.concatenate([*(part.reshape(-1) for part in parts), padded])
 
 
-def _stepped(matrices: Array, columns: int) -> Array:
-    """Panels of [batch, k, n]; of bytes, four neighbours in k are one word (zeros behind the last).
-    """
-    if matrices.dtype != np.int8:
+def _stepped(matrices: Array, columns: int, word: int) -> Array:
+    """Panels of [batch, k, n]; `word` neighbours in k are one word (zeros behind the last)."""
+    if word == 1:
         return panels(matrices, columns).reshape(-1)
     batch, k, n = matrices.shape
-    padded = np.zeros((batch, -(-k // WORD), WORD, n), np.int8)
+    padded = np.zeros((batch, -(-k // word), word, n), matrices.dtype)
     padded.reshape(batch, -1, n)[:, :k] = matrices
     words = np.ascontiguousarray(padded.transpose(0, 1, 3, 2)).view(np.int32)[..., 0]
-    return panels(words, columns).reshape(-1).view(np.int8)
+    return panels(words, columns).reshape(-1).view(matrices.dtype)
 
 
 def _depthwise_taps(array: Array) -> Array:

@@ -65,7 +65,7 @@ ISAS: Final = {
 
 
 # instructions beside an instruction set that templates ask for one by one -> what they need
-EXTRAS: Final = {"avx512vnni": "avx512", "avxvnni": "avx2"}
+EXTRAS: Final = {"avx512vnni": "avx512", "avx512bf16": "avx512", "avxvnni": "avx2"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import UNBOUNDED, Blocking, TileLoops
 from braze.codegen.cpu.product.dot import (
-    WORD,
+    WORDS,
     dot_refusal,
     element_type,
     is_bytes,
+    multiplied,
     with_extras,
     word_extras,
 )
@@ -37,7 +38,7 @@ from braze.codegen.cpu.product.tactics import orders, tile_choices
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, product
-from braze.core.dtypes import U8, DType
+from braze.core.dtypes import DType
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import ConvSpec
@@ -102,9 +103,9 @@ def _bytes_refusal(spec: ConvSpec) -> str | None:
     return "no depthwise convolution of bytes" if spec.groups == spec.in_channels else None
 
 
-def _whole_words(spec: ConvSpec) -> bool:
+def _whole_words(spec: ConvSpec, word: int) -> bool:
     """Whether the channels of a group are a whole number of words."""
-    return spec.in_channels // spec.groups % WORD == 0
+    return spec.in_channels // spec.groups % word == 0
 
 
 def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
@@ -114,17 +115,18 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
         return winograd_tactics(kernel, target, effort)
     sizes = Sizes.of(spec)
     found: dict[Tactic, None] = {}
-    stored, acc = kernel.inputs[0].dtype, spec.acc
-    extras = word_extras(target) if stored is U8 else ()
+    types, acc = [t.dtype for t in kernel.inputs[:2]], spec.acc
+    extras = word_extras(target, types, sizes.k)
+    word = WORDS[types[1]] if extras or is_bytes(types) else 1
     m, n, k = sizes.all
-    cuts = (m, n, -(-k // WORD) if stored is U8 else k)
+    cuts = (m, n, -(-k // word))
     step = spec.in_channels * spec.strides[-1]
     tiles = tile_choices(target, acc, sizes.m, sizes.n, step, effort.estimate)[:6]
     per_tile = [tuple(orders(target, acc.itemsize, cuts, tile)) for tile in tiles]
     for choice in range(2):
         for tile, found_orders in zip(tiles, per_tile, strict=True):
             order, block, group = found_orders[choice]
-            for a in _row_modes(spec, stored):
+            for a in _row_modes(spec, types[0], word):
                 values: tuple[tuple[str, int | str], ...] = (
                     ("rows", tile.rows),
                     ("vectors", tile.vectors),
@@ -139,17 +141,17 @@ def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tup
     return tuple(found)[: effort.tactics]
 
 
-def _row_modes(spec: ConvSpec, stored: DType) -> tuple[str, ...]:
-    if element_type(stored) is not stored:
+def _row_modes(spec: ConvSpec, stored: DType, word: int) -> tuple[str, ...]:
+    if word == 1 and element_type(stored) is not stored:
         return ("copy",) if is_plain(spec) else ("patch",)
-    if stored is U8 and not _whole_words(spec):
+    if not _whole_words(spec, word):
         return ("copy",) if is_plain(spec) else ("patch",)
     if is_plain(spec):
         return ("direct",)
     if len(spec.kernel) > 2:
         return ("pixel",)
     if spec.in_channels // spec.groups < _PATCH_CHANNELS:
-        if is_joined(spec) and stored is not U8:
+        if is_joined(spec) and word == 1:
             return ("line", "patch")
         return ("patch", "pixel")
     return ("pixel",)
@@ -161,7 +163,7 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     sizes = Sizes.of(spec)
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
     types, target = [t.dtype for t in kernel.inputs[:2]], with_extras(target, tactic)
-    shape = TileShape(rows, vectors, lanes, element_type(types[1]), spec.acc)
+    shape = TileShape(rows, vectors, lanes, multiplied(types[1], target), spec.acc)
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     capacity = rows * blocking.block_tiles
     scratch = Scratch(shape.itemsize)
@@ -170,10 +172,11 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
     base = scratch_base(fn, count, scratch.used) if scratch.used != 0 else None
     spaces = [fn.at(base, fn.dim(at), ir.IntType(8)) for at in regions]
-    pixels, weights = Stored(fn, types[0]), Stored(fn, shape.dtype)
+    pixels = Stored(fn, types[0] if shape.depth == 1 else shape.single.dtype)
+    weights = Stored(fn, shape.dtype)
     row_source = _rows(pixels, shape.single, spec, tactic["a"], capacity, spaces)
     if shape.single is not shape:
-        row_source = WordRows(row_source)
+        row_source = WordRows(row_source, shape.depth)
     steps = shape.steps(sizes.k)
     assert isinstance(steps, int)
     panel_source = Source(weights, weights.buffer(WEIGHT_SLOT), shape.columns, 1, steps, sizes.n)
@@ -192,12 +195,13 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
         sink.base = fn.at(output, sink.column_first, epilogue.stored)
 
     m, n = sizes.m, sizes.n
-    block = spec.block if shape.acc.is_float else UNBOUNDED
+    block = spec.block // shape.depth if shape.acc.is_float else UNBOUNDED
     loops = TileLoops(fn, shape, blocking, block, m, n, row_source, panels, sink, bind)
     loops.run(spec.groups)
     code, params = fn.finish(speed=0)
     values = (("columns", shape.columns), ("groups", spec.groups))
-    packing = Packing("conv_panels", shape.dtype, values)
+    words = (("word", shape.depth),) if shape.depth > 1 else ()
+    packing = Packing("conv_panels", shape.dtype, (*values, *words))
     launch = HostLaunch(True, scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, ((WEIGHT_SLOT, packing),))
 

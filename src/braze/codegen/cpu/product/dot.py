@@ -2,7 +2,8 @@
 
 Three types meet in a product: what memory stores (`product/stored.py`), the element that is
 multiplied, and the sum. A row of the table is one way from elements to sums. Bytes are multiplied
-four neighbours in k at a time: a word of four is what the register tile steps through.
+four neighbours in k at a time, and bfloat16 two where the processor does that: a word of them is
+what the register tile steps through.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.codegen.cpu.llvm.vector import suffix
 from braze.codegen.cpu.target import CpuTarget
+from braze.core.dims import Dim
 from braze.core.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
 from braze.fusion.kernel import Tactic
 
 WORD: Final = 4  # bytes that are multiplied into a sum at once
+PAIR: Final = 2  # numbers in bfloat16 that are
+# elements of the right operand that are multiplied in words of 32 bits -> how many are in one
+WORDS: Final = {I8: WORD, BF16: PAIR}
 Emit = Callable[[KernelFunction, ir.Value, ir.Value, ir.Value], ir.Value]
 
 
@@ -70,10 +75,31 @@ def _byte_pairs(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir
     return c
 
 
+class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
+    """LLVM's bfloat, for which llvmlite has no class."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def _half_pairs(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """One instruction (AVX512-BF16) for two products in float32; denormals are zeros to it."""
+    halves = ir.VectorType(_BFloat(), PAIR * c.type.count)
+    x, y = (fn.builder.bitcast(v, halves) for v in (a, b))
+    return fn.intrinsic(f"llvm.x86.avx512bf16.dpbf16ps.{32 * c.type.count}", c.type, [c, x, y])
+
+
 Key = tuple[DType, DType, DType]  # elements of the left, of the right, sums
 _FUSED: Final[dict[Key, Dot]] = {(F32, F32, F32): Dot(1, _fused), (F64, F64, F64): Dot(1, _fused)}
 _SEPARATE: Final = {key: Dot(1, _rounded_twice) for key in _FUSED}
 _BYTES: Final[Key] = (U8, I8, I32)
+_HALVES: Final[Key] = (BF16, BF16, F32)
 _PAIRED: Final = {_BYTES: Dot(WORD, _byte_pairs)}
 # isa -> types -> instruction
 DOTS: Final[Mapping[str, Mapping[Key, Dot]]] = {
@@ -84,6 +110,7 @@ DOTS: Final[Mapping[str, Mapping[Key, Dot]]] = {
 # instructions beside an instruction set (EXTRAS of target.py) -> types -> instruction
 _EXTRA_DOTS: Final[Mapping[str, Mapping[Key, Dot]]] = {
     "avx512vnni": {_BYTES: Dot(WORD, _byte_words)},
+    "avx512bf16": {_HALVES: Dot(PAIR, _half_pairs)},
     "avxvnni": {_BYTES: Dot(WORD, _byte_words)},
 }
 _ELEMENTS: Final = {F16: F32, BF16: F32}  # stored types that are read as another element
@@ -92,6 +119,12 @@ _ELEMENTS: Final = {F16: F32, BF16: F32}  # stored types that are read as anothe
 def element_type(stored: DType) -> DType:
     """What a stored operand is multiplied as: the half types as float32."""
     return _ELEMENTS.get(stored, stored)
+
+
+def multiplied(stored: DType, target: CpuTarget) -> DType:
+    """The same with the extra instructions of `target`."""
+    key = (stored, stored, F32)
+    return stored if any(key in _EXTRA_DOTS[e] for e in target.extras) else element_type(stored)
 
 
 def dot_refusal(operands: Sequence[DType], acc: DType) -> str | None:
@@ -129,6 +162,15 @@ def with_extras(target: CpuTarget, tactic: Tactic) -> CpuTarget:
     return replace(target, extras=tuple(str(v) for k, v in tactic.parameters if k == "with"))
 
 
-def word_extras(target: CpuTarget) -> tuple[str, ...]:
-    """What a product of bytes wants beside the instruction set: one name, or none."""
-    return tuple(e for e in target.extras if _BYTES in _EXTRA_DOTS[e])[:1]
+def halves_of(target: CpuTarget) -> frozenset[str]:
+    """The half types that `target` multiplies, as options of a build name them."""
+    return frozenset({"bf16"} if any(_HALVES in _EXTRA_DOTS[e] for e in target.extras) else ())
+
+
+def word_extras(target: CpuTarget, operands: Sequence[DType], k: Dim) -> tuple[str, ...]:
+    """What a product in words wants beside the instruction set: one name, or none. `k`: of its
+    terms. A word of floats is whole: what lies behind the last may be no number."""
+    key = next((k for k in (_BYTES, _HALVES) if k[:2] == tuple(operands)), None)
+    if key is None or (key is _HALVES and k % PAIR != 0):
+        return ()
+    return tuple(e for e in target.extras if key in _EXTRA_DOTS[e])[:1]

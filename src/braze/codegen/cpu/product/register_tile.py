@@ -18,11 +18,12 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.access import from_memory, memory_type
 from braze.codegen.cpu.llvm.function import I32, KernelFunction, storage_type
 from braze.codegen.cpu.llvm.vector import Lanes
-from braze.codegen.cpu.product.dot import WORD, Key, dot
+from braze.codegen.cpu.product.dot import WORDS, Key, dot
 from braze.core.dims import Dim, ceildiv
-from braze.core.dtypes import F32, I8, U8, DType
+from braze.core.dtypes import BF16, F32, I8, U8, U16, DType
 
 Tile = list[list[ir.Value]]  # [row][vector]
+_SINGLE = {I8: U8, BF16: U16}  # parts of words as they are copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class TileShape:
     """`rows` x (`vectors` vectors of `lanes`) sums of type `acc`, of products of `dtype`.
 
     Bytes of the right operand (int8) are multiplied by unsigned ones of the left, and an element of
-    the tile is a word of four of them that follow each other in k. held: the half type that panels
-    of the right operand hold, where it is converted as it is loaded (None: they hold `dtype`).
+    the tile is a word of four of them that follow each other in k, or of two in bfloat16. held: the
+    half type that panels of the right operand hold, where it is converted as it is loaded (None:
+    they hold `dtype`).
     """
 
     rows: int
@@ -53,12 +55,17 @@ class TileShape:
     @property
     def element(self) -> ir.Type:
         """LLVM type of one element that is multiplied."""
-        return ir.IntType(8 * WORD) if self.dtype is I8 else storage_type(self.dtype)
+        return I32 if self.dtype in WORDS else storage_type(self.dtype)
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element that is multiplied."""
-        return WORD if self.dtype is I8 else self.dtype.itemsize
+        return self.dtype.itemsize * self.depth
+
+    @property
+    def depth(self) -> int:
+        """Neighbours in k that an element holds."""
+        return WORDS.get(self.dtype, 1)
 
     @property
     def panel_element(self) -> ir.Type:
@@ -78,16 +85,16 @@ class TileShape:
     @property
     def single(self) -> TileShape:
         """The same where elements of a row are copied or counted one by one."""
-        return replace(self, dtype=U8) if self.dtype is I8 else self
+        return replace(self, dtype=_SINGLE[self.dtype]) if self.dtype in WORDS else self
 
     def steps(self, k: Dim) -> Dim:
         """Steps of the tile over `k` terms."""
-        return ceildiv(k, WORD) if self.dtype is I8 else k
+        return ceildiv(k, self.depth) if self.depth > 1 else k
 
     @property
     def row_align(self) -> int:
-        """Bytes that an element of a row is aligned to: rows of bytes start anywhere."""
-        return 1 if self.dtype is I8 else self.itemsize
+        """Bytes that an element of a row is aligned to: rows of words start at any part of one."""
+        return self.dtype.itemsize
 
     @property
     def vector(self) -> ir.Type:

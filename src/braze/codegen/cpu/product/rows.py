@@ -105,10 +105,12 @@ class CopiedRows:
 
 @dataclass(slots=True)
 class WordRows:
-    """Rows of bytes as rows of words of four. Where a row is no whole number of words, what
-    follows it is read too (`bytes_` must own that) and meets zeros in the panel."""
+    """Rows of bytes as rows of words of four (or of as many parts as `word` says). Where a row is
+    no whole number of words, what follows it is read too (`bytes_` must own that) and meets zeros
+    in the panel."""
 
     bytes_: Rows
+    word: int = WORD
 
     @property
     def base(self) -> ir.Value:
@@ -127,7 +129,7 @@ class WordRows:
     def depth(self) -> Dim | ir.Value:
         depth = self.bytes_.depth
         assert not isinstance(depth, ir.Value)
-        return ceildiv(depth, WORD)
+        return ceildiv(depth, self.word)
 
     def begin(self, start: ir.Value, stop: ir.Value) -> None:
         """See Rows."""

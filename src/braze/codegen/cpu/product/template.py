@@ -10,10 +10,11 @@ from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import UNBOUNDED, Blocking, TileLoops
 from braze.codegen.cpu.product.dot import (
-    WORD,
+    WORDS,
     dot_refusal,
     element_type,
     is_bytes,
+    multiplied,
     with_extras,
     word_extras,
 )
@@ -35,7 +36,7 @@ from braze.codegen.cpu.product.tactics import MAX_ROWS, conflicts, orders, tile_
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
-from braze.core.dtypes import BF16, F16, U8, DType
+from braze.core.dtypes import BF16, F16, DType
 from braze.expr.loops import TensorSpec
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Packing, Tactic
 from braze.ops.lowering import MatmulSpec
@@ -58,16 +59,19 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
     """Tactics for a product that `matmul_support` takes, best estimate first."""
     spec = kernel.spec
     assert isinstance(spec, MatmulSpec)
-    p, lhs, dtype = from_spec(spec), kernel.inputs[spec.lhs.slot].dtype, spec.acc
-    extras = word_extras(target) if lhs is U8 else ()
-    modes = _rhs_modes(p, kernel, target)
+    p, dtype = from_spec(spec), spec.acc
+    types = [kernel.inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
+    packed = _is_packed(spec, kernel.constant)
+    extras = word_extras(target, types, p.k) if packed else ()
+    word = WORDS[types[1]] if extras or is_bytes(types) else 1
+    modes = ("packed",) if word > 1 else _rhs_modes(p, kernel, target)
     found: dict[Tactic, None] = {}
     tiles = tile_choices(target, dtype, p.m, p.n, p.lhs[0], effort.estimate)
-    sizes = (p.m, p.n, ceildiv(p.k, WORD) if lhs is U8 else p.k)
+    sizes = (p.m, p.n, ceildiv(p.k, word) if word > 1 else p.k)
     for tile in tiles[:6]:
         cuts = {o: cut for o, *cut in orders(target, dtype.itemsize, sizes, tile)}
         for order in cuts:
-            for a in _lhs_modes(p, lhs, tile.rows):
+            for a in _lhs_modes(p, types[0], tile.rows, word):
                 for b in modes:
                     # a copy is made once per outer unit: copied operands belong outside
                     chosen = "rows" if a == "copy" and b != "copy" else order
@@ -102,10 +106,10 @@ def _spread(tactics: list[Tactic], limit: int) -> Iterator[Tactic]:
     yield from ordered[:limit]
 
 
-def _lhs_modes(p: Product, dtype: DType, rows: int) -> tuple[str, ...]:
-    if (p.lhs[1] != 1 and p.k != 1) or element_type(dtype) is not dtype:
+def _lhs_modes(p: Product, dtype: DType, rows: int, word: int) -> tuple[str, ...]:
+    if (p.lhs[1] != 1 and p.k != 1) or (word == 1 and element_type(dtype) is not dtype):
         return ("copy",)
-    if dtype is U8 and p.k % WORD != 0:
+    if word > 1 and p.k % word != 0:
         return ("copy",)
     if rows == 1 or p.m == 1:
         return ("direct",)
@@ -145,9 +149,8 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
     assert isinstance(spec, MatmulSpec)
     p, types = from_spec(spec), [kernel.inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
-    held = types[1] if tactic["b"] == "held" else None
-    shape = TileShape(rows, vectors, lanes, element_type(types[1]), spec.acc, held)
-    target = with_extras(target, tactic)
+    held, target = types[1] if tactic["b"] == "held" else None, with_extras(target, tactic)
+    shape = TileShape(rows, vectors, lanes, multiplied(types[1], target), spec.acc, held)
     packed = tactic["b"] in ("packed", "held")
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     scratch = Scratch(shape.itemsize)
@@ -159,7 +162,8 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         None if at is None or base is None else fn.at(base, fn.dim(at), ir.IntType(8))
         for at in regions
     )
-    left, right = Stored(fn, types[0]), Stored(fn, _kept(shape) if packed else types[1])
+    left = Stored(fn, types[0] if shape.depth == 1 else shape.single.dtype)
+    right = Stored(fn, _kept(shape) if packed else types[1])
     lines = _rows(left, shape, p, left.buffer(spec.lhs.slot), copies)
     depth = shape.steps(p.k)
     source = Source(right, right.buffer(spec.rhs.slot), p.rhs[0], p.rhs[1], depth, p.n)
@@ -175,7 +179,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
         sink.base = fn.at(output, out, epilogue.stored)
         sink.row_flat = fn.builder.mul(batch, fn.dim(p.m))
 
-    block = spec.block if shape.acc.is_float else UNBOUNDED
+    block = spec.block // shape.depth if shape.acc.is_float else UNBOUNDED
     TileLoops(fn, shape, blocking, block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
     packings = ((spec.rhs.slot, _packing(p, shape)),) if packed else ()
     code, params = fn.finish(speed=0)
@@ -191,7 +195,7 @@ def _rows(
     lines: Rows = StridedRows(fn, single, base, p.lhs[0], p.k)
     if copies is not None:
         lines = CopiedRows(fn, single, left, base, p.lhs[0], p.lhs[1], p.k, copies)
-    return lines if single is shape else WordRows(lines)
+    return lines if single is shape else WordRows(lines, shape.depth)
 
 
 def _regions(
@@ -258,6 +262,8 @@ def _packing(p: Product, shape: TileShape) -> Packing:
         ("n_stride", p.rhs[1]),
         ("batch_axes", len(kept)),
     ]
+    if shape.depth > 1:
+        values.append(("word", shape.depth))
     for i, axis in enumerate(kept):
         values += [(f"size{i}", axis.size), (f"stride{i}", axis.rhs)]
     parameters = tuple((key, static(value)) for key, value in values)
