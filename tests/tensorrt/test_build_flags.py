@@ -82,6 +82,17 @@ def test_weights_that_may_be_streamed() -> None:
     np.testing.assert_allclose(y, x @ floats(8, 8, seed=1), rtol=1e-5, atol=1e-5)
 
 
+def test_profiles_that_contexts_do_not_share() -> None:
+    network, log = product_network(8)
+    config = network.builder.create_builder_config()
+    config.builder_optimization_level = 1
+    config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, False)
+    engine = trt.Runtime(log).deserialize_cuda_engine(built(network, config))
+    first = engine.create_execution_context()
+    assert first is not None and engine.create_execution_context() is None
+    assert "Profile 0 has been chosen by another IExecutionContext" in log.errors[-1]
+
+
 def test_layers_of_an_engine_as_lines() -> None:
     network, _ = product_network(8)
     network[0].name, network[1].name = "weights", "product"

@@ -48,8 +48,9 @@ def test_profiles_become_ranges_of_the_engine() -> None:
 
 def test_what_a_profile_refuses() -> None:
     profile = trt.Builder(Log()).create_optimization_profile()
-    with pytest.raises(ValueError):
-        profile.set_shape("x", (2, 4), (1, 4), (4, 4))
+    for kind in (ValueError, RuntimeError):  # what is documented, and what TensorRT raises
+        with pytest.raises(kind):
+            profile.set_shape("x", (2, 4), (1, 4), (4, 4))
     with pytest.raises(ValueError):
         profile.set_shape("x", (1,), (1, 4), (4, 4))
     with pytest.raises(TypeError):

@@ -123,6 +123,11 @@ def test_ranges_of_tensors_give_the_scales() -> None:
         assert tensor.dynamic_range == (-size, size) and tensor.get_dynamic_range() == size
     with pytest.warns(DeprecationWarning):
         assert not x.set_dynamic_range(2, 1) and "empty" in log.errors[-1]
+    for wrong in ((2, 1), (1,)):
+        with pytest.warns(DeprecationWarning), pytest.raises(ValueError, match="ynamic range"):
+            x.dynamic_range = wrong
+    with pytest.warns(DeprecationWarning):
+        x.dynamic_range = (-4, 4)
     data, exact = build(network), build(network, int8=False)
     feed = np.clip(floats(2, 3, 8, 8, seed=9), -4, 4)
     wanted, got = (braze.Engine.from_bytes(d)({"x": feed})["y"] for d in (exact, data))

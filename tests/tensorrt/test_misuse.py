@@ -90,10 +90,13 @@ def test_names_and_numbers_an_engine_has_not(dynamic: Watched) -> None:
     dynamic.told(ARGUMENT, "Index 2 is not below")
     engine.get_tensor_profile_shape("x", 2)
     dynamic.told(ARGUMENT, "Profile index 2")
-    assert dynamic.context.set_optimization_profile_async(2, 0) is False
+    with pytest.raises(RuntimeError):
+        dynamic.context.set_optimization_profile_async(2, 0)
     dynamic.told(ARGUMENT, "Profile index 2")
     assert dynamic.context.set_tensor_address("z", 1) is False
     dynamic.told(ARGUMENT, "invalid tensor name: z")
+    with pytest.raises(RuntimeError, match="input shape tensor"):
+        engine.get_tensor_profile_values(0, "x")
     inspector = engine.create_engine_inspector()
     assert inspector.get_layer_information(99, trt.LayerInformationFormat.JSON) == ""
     dynamic.told(ARGUMENT, "Layer index 99")
@@ -209,7 +212,8 @@ def test_a_second_context_on_a_profile_that_is_not_shared() -> None:
     assert second.active_optimization_profile == 1
     assert watched.engine.create_execution_context() is None
     watched.told(trt.ErrorCodeTRT.INVALID_STATE, "has been chosen by another IExecutionContext")
-    assert second.set_optimization_profile_async(0, 0) is False
+    with pytest.raises(RuntimeError):
+        second.set_optimization_profile_async(0, 0)
     watched.told(trt.ErrorCodeTRT.INVALID_STATE, "Profile 0 has been chosen by another")
     watched.context = None
     assert second.set_optimization_profile_async(0, 0)

@@ -95,6 +95,9 @@ def test_an_engine_from_a_stream(reader: Any) -> None:
     engine = trt.Runtime(Log()).deserialize_cuda_engine(reader(static_engine()))
     assert engine is not None
     assert engine.serialize() == static_engine()
+    name = "stream_reader" if reader is Reader else "stream_reader_v2"
+    again = trt.Runtime(Log()).deserialize_cuda_engine(**{name: reader(static_engine())})
+    assert again.num_io_tensors == 2
 
 
 def test_a_run_by_names_on_a_stream() -> None:

@@ -84,11 +84,16 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
 
     @active_optimization_profile.setter
     def active_optimization_profile(self, index: int) -> None:
-        if not self.set_optimization_profile_async(index, 0):
-            raise RuntimeError(f"optimization profile {index} cannot be used; see the log")
+        self.set_optimization_profile_async(index, 0)
 
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
-        """Use another profile; shapes and addresses are to be set anew."""
+        """Use another profile; shapes and addresses are to be set anew. RuntimeError where not."""
+        if not self.change_profile(profile_index):
+            raise RuntimeError("Error in set optimization profile async.")
+        return True
+
+    def change_profile(self, profile_index: int) -> bool:
+        """The same; False with the reason in the log where it cannot be used."""
         where = f"{API}::setOptimizationProfileAsync"
         if not self._engine.has_profile(profile_index, "setOptimizationProfileAsync"):
             return False
@@ -304,7 +309,7 @@ def make_context(engine: ICudaEngine, config: IRuntimeConfig) -> IExecutionConte
     try:
         context = IExecutionContext(engine, config)
         if free:
-            context.set_optimization_profile_async(free, 0)
+            context.change_profile(free)
     except (BrazeError, MemoryError) as e:
         engine.reporter.raised(where, e)
         return None

@@ -228,7 +228,9 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
             name, profile_index = profile_index, name
         where = "getProfileTensorValues"
         entry = self.entry(name, where)
-        if entry is None or not self.has_profile(profile_index, where):
+        if entry is None or not (entry.is_input and entry.holds_sizes):
+            raise RuntimeError("Binding index does not correspond to an input shape tensor.")
+        if not self.has_profile(profile_index, where):
             return []
         corners = self._table.values[profile_index].get(name)
         return [] if corners is None else [list(c) for c in corners]

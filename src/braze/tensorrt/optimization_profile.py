@@ -8,6 +8,10 @@ from braze.tensorrt.dims import Dims, as_dims, whole_numbers
 from braze.tensorrt.params import text
 
 
+class InconsistentError(ValueError, RuntimeError):
+    """Sizes that contradict each other: TensorRT documents a ValueError, and raises the other."""
+
+
 class IOptimizationProfile:
     """(min, opt, max) of shapes, and of the content of inputs that decide sizes."""
 
@@ -19,12 +23,12 @@ class IOptimizationProfile:
     def set_shape(
         self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
     ) -> None:
-        """The shapes an input may have; ValueError where they contradict each other."""
+        """The shapes an input may have; InconsistentError where they contradict each other."""
         where = f"profile of input {text(input, 'set_shape')!r}"
         low, best, high = (as_dims(d, where) for d in (min, opt, max))
         _check(where, list(low), list(best), list(high))
         if any(d < 0 for d in low):
-            raise ValueError(f"{where}: min {low} has a negative size")
+            raise InconsistentError(f"{where}: min {low} has a negative size")
         self._shapes[input] = (low, best, high)
 
     def get_shape(self, input: str) -> list[Dims]:
@@ -34,7 +38,7 @@ class IOptimizationProfile:
     def set_shape_input(
         self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
     ) -> None:
-        """The content that an input may have; ValueError where it contradicts itself."""
+        """The content that an input may have; InconsistentError where it contradicts itself."""
         where = f"profile of input {text(input, 'set_shape_input')!r}"
         low, best, high = (whole_numbers(v, where) for v in (min, opt, max))
         _check(where, low, best, high)
@@ -64,6 +68,6 @@ class IOptimizationProfile:
 
 def _check(where: str, low: list[int], best: list[int], high: list[int]) -> None:
     if not len(low) == len(best) == len(high):
-        raise ValueError(f"{where}: min, opt and max have different lengths")
+        raise InconsistentError(f"{where}: min, opt and max have different lengths")
     if not all(a <= b <= c for a, b, c in zip(low, best, high, strict=True)):
-        raise ValueError(f"{where}: need min <= opt <= max, got {low}, {best}, {high}")
+        raise InconsistentError(f"{where}: need min <= opt <= max, got {low}, {best}, {high}")

@@ -46,9 +46,16 @@ class Runtime(Reporting, Scoped):
         """There are none."""
         return 0
 
-    def deserialize_cuda_engine(self, serialized_engine: Any) -> ICudaEngine | None:
+    def deserialize_cuda_engine(
+        self,
+        serialized_engine: Any = None,
+        *,
+        stream_reader: IStreamReader | None = None,
+        stream_reader_v2: IStreamReaderV2 | None = None,
+    ) -> ICudaEngine | None:
         """The engine in bytes, or in what a stream reader gives; None with an error reported."""
-        source = _source(serialized_engine)
+        given = (serialized_engine, stream_reader, stream_reader_v2)
+        source = _source(next((g for g in given if g is not None), None))
         try:
             data = read_all(source) if isinstance(source, _READERS) else _bytes_of(source)
             engine = core.Engine.from_bytes(unmarked(data))

@@ -128,8 +128,11 @@ class ITensor:
     @dynamic_range.setter
     def dynamic_range(self, value: tuple[float, float]) -> None:
         warn_deprecated("ITensor.dynamic_range", "10.1", "Q/DQ layers")
-        low, high = value
-        self._set_range(low, high)
+        ends = tuple(value)
+        if len(ends) != 2:
+            raise ValueError("Dynamic range must contain exactly 2 elements")
+        if not self._set_range(*ends):
+            raise ValueError("Error in set dynamic range")
 
     def set_dynamic_range(self, min: float, max: float) -> bool:
         """Set the range of the values; False where it is none."""
