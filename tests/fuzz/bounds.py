@@ -37,7 +37,7 @@ from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
 from tests.fuzz.case import stored
 from tests.fuzz.left_open import moved_places, unseen
-from tests.fuzz.overflow import drawn_sums
+from tests.fuzz.overflow import FACTOR_BEHIND, drawn_sums, largest_factor
 from tests.fuzz.transforms import transform_loss
 
 Array = np.ndarray[Any, Any]
@@ -90,6 +90,7 @@ class Perturbed(Run):
         # whether what is hardly below the top stays there in this run
         self.stays = rng is not None and rng.random() < 0.5
         self.scales = any(getattr(n.op, "op", "") in ("mul", "div") for n in graph.nodes)
+        self.factor = max(FACTOR_BEHIND, largest_factor(graph)) if self.scales else 1.0
         self.masks: set[Value] = set()  # given infinities, and what only adds to them or moves them
         # whether attention whose scores have overflowed gives 0 in this run, as one op does
         self.unmasks = rng is not None and rng.random() < 0.5
@@ -120,7 +121,7 @@ class Perturbed(Run):
             self.values.update(unseen(node, self.values, self.weighs))
         if rounds:
             op = _in_float64(node.op.specialize(self.env))
-            self.values.update(drawn_sums(node, op, self.values, self.rng, self.scales))
+            self.values.update(drawn_sums(node, op, self.values, self.rng, self.factor))
         self.values.update(given)
         loss = _inner_loss(node, given)
         if loss is not None and self.rng is not None:

@@ -151,7 +151,7 @@ def _check_run(
             better = {**feed, case.outside: plain.inputs[case.outside].data(_env(case, feed))}
             _check_run(graph, engine, better, number, plain, out)
         return
-    if case.outside:
+    if case.outside and any(v.name == case.outside for n in graph.nodes for v in n.inputs if v):
         out.fail(out.variant, f"the reference has no error for an index of {case.outside}")
         return
     _compare(graph, feed, _run(engine, feed, out), want, out, case.edges)

@@ -158,7 +158,8 @@ def _combine(
     """wide: what overflows in single steps may not do so in kernels, as in float64."""
     if not dtype.is_float:
         sure = np.ones(exact.shape, bool)
-        for o in others:
+        # in steps of the types themselves something may overflow that does not in float64
+        for o in [*others, *([] if typed is None else [typed])]:
             sure &= o == exact
         return Expected(dtype, exact, np.zeros(exact.shape), sure)
     # a result that some run gives, where the exact one is not finite and need not be the right one

@@ -3,12 +3,13 @@ infinite or NaN."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from braze.ir.graph import Node, Value
+from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Op
 from braze.ops.lowering import Pointwise, View
 from braze.ops.pool.pool import AveragePool
@@ -27,15 +28,17 @@ Given = Sequence[Array | None]
 TOP, TOP_OF_DOUBLES = 3.4028235e38, 1.7976931348623157e308
 SCALE_OF_DOUBLES = 2.0**-1030
 FACTOR_BEHIND = 8.0
+# A transformed convolution's own sums are larger than those of its terms (docs/semantics.md).
+TRANSFORMED = 1024.0
 
 
 def drawn_sums(
     node: Node, op: Op, values: Mapping[Value, Array], rng: np.random.Generator | None,
-    scaled: bool,
+    factor: float,
 ) -> dict[Value, Array]:  # fmt: skip
     """The result of a linear op in which elements that some order of additions makes infinite or
     NaN are drawn from what such orders give; empty for all other ops. op: that of the node, in
-    float64; scaled: a factor behind the sum may be in its terms (Gemm's alpha, a scale)."""
+    float64; factor: the largest behind the sum that may be in its terms (a scale), 1 for none."""
     v = node.outputs[0]
     if rng is None or not v.dtype.is_float:
         return {}
@@ -43,28 +46,68 @@ def drawn_sums(
     if not _is_sum(op):
         return _inside(node, op, given, values[v], rng)
     top = TOP_OF_DOUBLES if v.dtype.bits == 64 else TOP
-    found = _overflowed(op, given, values[v], top / FACTOR_BEHIND if scaled else top, rng)
+    double = v.dtype.bits == 64
+    if isinstance(op, Conv) and v.dtype.bits == 32:
+        top /= TRANSFORMED
+    found = _overflowed(op, given, values[v], top / (factor * _mean_of(op, given)), double, rng)
     if isinstance(op, (Conv, ConvTranspose)):
         found = _beside(op, given, found, rng)
     return {} if found is values[v] else {v: found}
 
 
-def _overflowed(op: Op, given: Given, found: Array, top: float, rng: np.random.Generator) -> Array:
+def largest_factor(graph: Graph) -> float:
+    """The largest finite number that a constant multiplies by, or that one over a divisor is."""
+    found = [1.0]
+    for n in graph.nodes:
+        kind = getattr(n.op, "op", "")
+        arrays = [graph.constant(v) for v in n.inputs] if kind in ("mul", "div") else []
+        for a in (np.abs(a.astype(np.float64)) for a in arrays if a is not None):
+            some = a[np.isfinite(a) & (a > 0)]
+            if some.size:
+                found.append(float(some.max() if kind == "mul" else 1 / some.min()))
+    return max(found)
+
+
+def _mean_of(op: Op, given: Given) -> float:
+    """How many numbers a mean divides the sum by, 1 for a sum."""
+    x = given[0]
+    assert x is not None
+    if isinstance(op, Reduce) and op.kind == "mean":
+        return float(max(1, math.prod(x.shape[a] for a in op.axes)))
+    return float(math.prod(op.kernel)) if isinstance(op, AveragePool) else 1.0
+
+
+def _parts(op: Op, given: Given) -> tuple[Array, Array]:
+    """The sums of the positive and of the negative terms, both as they are above 0. Neither is a
+    difference of sums, in which the smaller one would be lost."""
+    up = [None if a is None else np.maximum(a, 0.0) for a in given]
+    down = [None if a is None else np.maximum(-a, 0.0) for a in given]
+    if len(given) == 1:
+        return op.reference(*up)[0], op.reference(*down)[0]
+    if len(given) == 2:
+        plus = op.reference(*up)[0] + op.reference(*down)[0]
+        return plus, op.reference(up[0], down[1])[0] + op.reference(down[0], up[1])[0]
+    part = op.reference(*given)[0]
+    whole = op.reference(*(None if a is None else np.abs(a) for a in given))[0]
+    return (whole + part) / 2, (whole - part) / 2
+
+
+def _overflowed(
+    op: Op, given: Given, found: Array, top: float, double: bool, rng: np.random.Generator
+) -> Array:
     """With P the sum of the positive terms and N that of the negative ones, a partial sum lies
     between -N and P. So nothing overflows where both are below the top; P alone above it may give
     infinity, N alone negative infinity, and both together NaN too."""
-    double = top > TOP
     scale = SCALE_OF_DOUBLES if double else 1.0
     finite = [None if a is None else np.nan_to_num(a, nan=0, posinf=0, neginf=0) for a in given]
     largest = max((float(np.abs(a).max()) for a in finite if a is not None and a.size), default=0.0)
-    if largest < top**0.4:  # the product of two such with any number of terms is below the top
+    # the product of two such with any number of terms is below the top
+    if top > 1 and largest < top**0.4:
         return found
     # linear in the second operand alone where there is one, in the sum of all others too
     small = [a if a is None or k == 1 else a * scale for k, a in enumerate(finite)]
     with np.errstate(all="ignore"):
-        part = op.reference(*small)[0]
-        whole = op.reference(*(None if a is None else np.abs(a) for a in small))[0]
-        plus, minus = ((whole + s * part) / 2 > top * scale for s in (1, -1))
+        plus, minus = (p > top * scale for p in _parts(op, small))
     if not (plus | minus).any():
         return found
     # what an infinity among the terms made of it, an overflow of the other sign makes NaN
@@ -78,6 +121,7 @@ def _overflowed(op: Op, given: Given, found: Array, top: float, rng: np.random.G
         drawn = np.where((choice == 0) & ~np.isfinite(clean), clean, drawn)
         # another order may not overflow, and neither may a sum with a factor below 1 in its terms
         lost = (choice == 0) & np.isfinite(clean) & ~np.isfinite(found)
+        part = op.reference(*small)[0]
         whole = np.where(np.abs(part) < top * scale, part / scale, np.nan)
         if top < TOP_OF_DOUBLES:
             anything = TOP_OF_DOUBLES * rng.uniform(-1.0, 1.0, found.shape)

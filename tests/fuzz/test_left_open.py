@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from braze.core.dtypes import F32
+from braze.core.dtypes import BOOL, F32
 from braze.ir.graph import Node, TensorType, Value
 from braze.ops.product.attention import FusedAttention
 from braze.ops.product.deform_conv import DeformConv
 from braze.ops.product.matmul import MatMul
+from braze.ops.reduce.reduce import Reduce
 from tests.fuzz.case import Case, Fill, Step, Tensor
+from tests.fuzz.expected import _combine
 from tests.fuzz.left_open import moved_places, unseen
+from tests.fuzz.overflow import drawn_sums
 from tests.fuzz.test_found import right
 from tests.fuzz.ways import Variant
 
@@ -76,3 +79,55 @@ def test_products_of_other_graphs_leave_nothing_out() -> None:
     node = Node(MatMul(), (a, b), (out,))
     assert unseen(node, values, False) == {}
     assert unseen(node, values, True)[out].tolist() == [[1.0]]
+
+
+MAX = float(np.finfo(np.float32).max)
+
+
+def _drawn(node: Node, values: dict[Value, np.ndarray], factor: float = 1.0) -> set[str]:
+    """What 64 runs make of the one element of a sum."""
+    found: set[float] = set()
+    for seed in range(64):
+        rng = np.random.default_rng(seed)
+        drawn = drawn_sums(node, node.op, values, rng, factor)
+        found.update(drawn.get(node.outputs[0], values[node.outputs[0]]).reshape(-1).tolist())
+    return {str(x) for x in found}
+
+
+def test_a_small_overflow_beside_a_huge_one_is_seen() -> None:
+    """-inf stays where a fused multiply-add adds 1e30 * max to it: no rounded term is infinite."""
+    a, b, out = _value(1, 3), _value(3, 1), _value(1, 1)
+    values = {a: np.array([[1e30, 2.0, 2.0]]), b: np.array([[MAX], [-MAX], [-MAX]])}
+    values[out] = values[a] @ values[b]
+    assert {"inf", "-inf", "nan"} <= _drawn(Node(MatMul(), (a, b), (out,)), values)
+
+
+def test_the_sum_of_a_mean_may_overflow() -> None:
+    """max - max + max is max in that order alone; a mean of smaller numbers is sure."""
+    x, out = _value(1, 3), _value(1, 1)
+    node = Node(Reduce("mean", (1,), True), (x,), (out,))
+    values = {x: np.array([[MAX, -MAX, MAX]]), out: np.array([[MAX / 3]])}
+    assert "inf" in _drawn(node, values)
+    small = {x: values[x] / 4, out: values[out] / 4}
+    assert drawn_sums(node, node.op, small, np.random.default_rng(0), 1.0) == {}
+
+
+def test_what_overflows_in_single_steps_leaves_a_truth_value_unsure() -> None:
+    exact = np.array([True, False])
+    found = _combine(BOOL, exact, [exact, exact], np.array([True, True]), False)
+    assert found.sure.tolist() == [True, False]
+
+
+def test_an_index_that_nothing_reads_may_be_out_of_range() -> None:
+    """Only the size of what it moves is asked for."""
+    steps = (Step("ReverseSequence", ("x", "n"), ("r",)), Step("Size", ("r",), ("y",)))
+    inputs = {"x": Tensor("float32", (8, 3)), "n": Tensor("int64", (3,), values=(9, 1, 1))}
+    right(Case(steps, inputs, ("y",), outside="n"), Variant(1, "reference"))
+
+
+def test_a_huge_factor_behind_a_convolution_may_be_in_its_weights() -> None:
+    """Transformed weights of 1e38 overflow in sums that the direct convolution does not have."""
+    weight = Tensor("float32", (8, 4, 3, 3), Fill("uniform", -0.47, 0.47), 322732938)
+    steps = (Step("Conv", ("x", "w"), ("c",)), Step("Mul", ("c", "s"), ("y",)))
+    constants = {"w": weight, "s": Tensor("float32", (1, 1, 1, 1), values=(MAX,))}
+    right(Case(steps, {"x": Tensor("float32", (1, 4, 8, 8), seed=938187206)}, ("y",), constants))
