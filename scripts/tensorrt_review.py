@@ -38,8 +38,6 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("BuilderFlag.VERSION_COMPATIBLE", ACCEPTED, _HOST),
     ("BuilderFlag.SAFETY_SCOPE", ACCEPTED, "there is no safety runtime"),
     ("BuilderFlag.SPARSE_WEIGHTS", ACCEPTED, "weights are taken as dense"),
-    ("BuilderFlag.STRIP_PLAN", ACCEPTED, "engines hold their weights"),
-    ("BuilderFlag.WEIGHTLESS", ACCEPTED, "engines hold their weights"),
     ("IBuilderConfig.avg_timing_iterations", ACCEPTED, "measurement decides how often it repeats"),
     ("IBuilderConfig.DLA_core", ACCEPTED, _DLA),
     ("IBuilderConfig.hardware_compatibility_level", ACCEPTED, "recorded in the engine"),

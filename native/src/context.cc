@@ -87,6 +87,10 @@ void Context::forget_oldest_table() {
 
 // Returns the table for these shapes, making a new one unless one of the last still fits.
 LaunchTable& Context::prepare(const int64_t* dims) {
+  if (engine_->is_stripped()) {
+    fail(BRAZE_ERROR_EXECUTION, "the weights of ", engine_->bytes().name(),
+         " were left out when it was built (stripped); refit it before it runs");
+  }
   if (LaunchTable* const table = find_table(dims)) return *table;
   const Plan& plan = engine_->plan();
   Shapes shapes(plan, std::vector<int64_t>(dims, dims + dims_.size()), profile_);

@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cpu_features.h"
 #include "error.h"
@@ -12,6 +13,11 @@ std::string joined(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out.append(out.empty() ? "" : ", ").append(name);
   return out;
+}
+
+// Within which the plan's weights must lie. Those that were left out are never read.
+uint64_t bytes_of_weights(const EngineSections& sections) {
+  return sections.stripped ? std::numeric_limits<uint64_t>::max() : sections.weights.size;
 }
 
 bool is_for_cuda(const Plan& plan) {
@@ -26,7 +32,8 @@ bool is_for_cuda(const Plan& plan) {
 Engine::Engine(EngineBytes bytes, int32_t threads, int64_t weight_budget)
     : bytes_(std::move(bytes)),
       sections_(read_sections(bytes_)),
-      plan_(parse_plan(sections_.manifest.text(), sections_.code.size, sections_.weights.size)),
+      plan_(parse_plan(sections_.manifest.text(), sections_.code.size,
+                       bytes_of_weights(sections_))),
       threads_(std::min<int32_t>(threads > 0 ? threads : host_cpus(),
                                  static_cast<int32_t>(plan_.threads))),
       device_(is_for_cuda(plan_) ? open_cuda() : open_cpu()) {
@@ -34,7 +41,7 @@ Engine::Engine(EngineBytes bytes, int32_t threads, int64_t weight_budget)
     fail(BRAZE_ERROR_EXECUTION, "threads is ", threads, ", outside 0..", format::kMaxWorkers);
   }
   device_->load(plan_, sections_.code);
-  weights_ = device_->upload(plan_, sections_.weights, weight_budget);
+  if (!is_stripped()) weights_ = device_->upload(plan_, sections_.weights, weight_budget);
   for (const Step* const step : plan_.every_step) {
     routines_.push_back(device_->routine(plan_, *step));
     origins_.push_back(joined(step_origins(*step)));

@@ -27,6 +27,7 @@ class Engine {
   Device& device() const { return *device_; }
   const Routine& routine(size_t step) const { return routines_[step]; }  // of straight steps
   void verify_weights() const { weight_check_->wait(); }
+  bool is_stripped() const { return sections_.stripped; }  // without weights: it cannot run
 
   // Dims of a tensor with -1 where they depend on the input shapes.
   const std::vector<int64_t>& static_dims(size_t binding) const { return static_dims_[binding]; }

@@ -114,14 +114,21 @@ void add_section(const EngineBytes& bytes, const format::SectionEntry& entry,
     damaged(bytes, cat("section ", entry.kind, " lies outside the file"));
   }
   Section* const target = slot(sections, entry.kind);
-  if (!target) {
-    const bool record = entry.kind == static_cast<uint32_t>(format::SectionKind::kRecord);
-    if (!record && (entry.flags & format::kSectionFlagRequired)) {
+  const bool record = entry.kind == static_cast<uint32_t>(format::SectionKind::kRecord);
+  if (!target && !record) {
+    if (entry.flags & format::kSectionFlagRequired) {
       fail(BRAZE_ERROR_VERSION, bytes.name(), " has a section of kind ", entry.kind,
            " that this braze does not know; upgrade braze");
     }
     return;
   }
+  if (entry.flags & format::kSectionFlagStripped) {
+    if (target != &sections.weights || entry.size) {
+      damaged(bytes, cat("section ", entry.kind, " says that its content was left out"));
+    }
+    sections.stripped = true;
+  }
+  if (record) return;
   if (target->data) damaged(bytes, cat("section ", entry.kind, " is there twice"));
   *target = {bytes.data() + entry.offset, static_cast<size_t>(entry.size), entry.checksum};
 }

@@ -45,6 +45,7 @@ struct EngineSections {
   Section manifest;
   Section code;
   Section weights;
+  bool stripped = false;  // the weights were left out
 };
 
 // Checks header, version and bounds, and the checksums of everything but the weights.

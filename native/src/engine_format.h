@@ -11,6 +11,7 @@ inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kMinReaderVersion = 4;
 inline constexpr uint32_t kOldestVersion = 4;
 inline constexpr uint32_t kSectionFlagRequired = 1;
+inline constexpr uint32_t kSectionFlagStripped = 2;
 inline constexpr uint64_t kSectionAlign = 0x40;
 inline constexpr uint64_t kPageAlign = 0x1000;
 inline constexpr uint64_t kWeightAlign = 0x40;
@@ -44,7 +45,7 @@ static_assert(sizeof(FileHeader) == 64, "FileHeader has no padding");
 
 struct SectionEntry {
   uint32_t kind;  // one of SECTION_KINDS
-  uint32_t flags;  // bit 0: a reader that does not know this kind must refuse the file
+  uint32_t flags;  // SECTION_FLAG_ bits: must be known (else refuse the file), left out
   uint64_t offset;  // from the start of the file
   uint64_t size;  // bytes
   uint64_t checksum;  // of the section's bytes

@@ -97,6 +97,21 @@ void fix_checksums(std::string& file) {
   put(file, 0, header);
 }
 
+void strip_weights(std::string& file, bool said_only) {
+  auto header = get<format::FileHeader>(file, 0);
+  const size_t at = header.table_offset + 2 * sizeof(format::SectionEntry);
+  auto entry = get<format::SectionEntry>(file, at);
+  entry.flags |= format::kSectionFlagStripped;
+  if (!said_only) {
+    file.resize(entry.offset);
+    entry.size = 0;
+  }
+  put(file, at, entry);
+  header.file_bytes = file.size();
+  put(file, 0, header);
+  fix_checksums(file);
+}
+
 // Sizes: 0 n, 1 columns, 2 count, 3 four, 4 bytes, 5 weight bytes.
 std::string chain_manifest(const Chain& chain, size_t object_bytes) {
   const int64_t span = chain.max_rows * kChainColumns * 4;

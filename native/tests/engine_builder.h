@@ -33,6 +33,9 @@ constexpr int64_t kChainColumns = 16;
 // Recomputes checksums and header after a change inside the sections.
 void fix_checksums(std::string& file);
 
+// Leaves the weights out of a file of engine_file, or, with `said_only`, only says so.
+void strip_weights(std::string& file, bool said_only = false);
+
 // Memory aligned as BRAZE_BORROW wants it.
 struct AlignedCopy {
   explicit AlignedCopy(const std::string& bytes);

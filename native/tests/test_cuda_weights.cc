@@ -2,6 +2,7 @@
 #include <string>
 
 #include "cuda_network.h"
+#include "engine_builder.h"
 
 namespace {
 
@@ -96,6 +97,19 @@ void test_failures_lose_nothing() {
   }
 }
 
+void test_weights_that_were_left_out() {
+  stub_reset();
+  std::string file = cuda_many_weights();
+  strip_weights(file);
+  ManyUse use(file);
+  CHECK_OK(use.load());
+  CHECK_OK(use.create());
+  CHECK(use.run(64) == BRAZE_ERROR_EXECUTION && says("left out"));
+  CHECK(count_of("to device") == 0);
+  use.end();
+  CHECK_CLEAN();
+}
+
 }  // namespace
 
 int main() {
@@ -103,5 +117,6 @@ int main() {
   test_small_budgets_are_refused();
   test_contexts_have_rings_of_their_own();
   test_failures_lose_nothing();
+  test_weights_that_were_left_out();
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "checksum.h"
+#include "context.h"
 #include "cuda_device.h"
 #include "engine.h"
 #include "engine_builder.h"
@@ -184,6 +185,36 @@ void test_checksum_finds_every_flipped_bit() {
   CHECK(sum() != before);
 }
 
+void test_weights_that_were_left_out() {
+  const std::string good = braze::test::chain_engine({});
+  std::string bare = good;
+  braze::test::strip_weights(bare);
+  CHECK(bare.size() + 4096 == good.size());
+  load(bare);  // it can be told of
+  const auto engine = std::make_shared<Engine>(EngineBytes::copy(bare.data(), bare.size()), 0);
+  CHECK(engine->is_stripped() && engine->plan().every_step.size() == 3);
+  braze::Context context(engine, -1);
+  const int64_t dims[] = {4, braze::test::kChainColumns};
+  context.set_input_shape(0, dims, 2);
+  int64_t shape[2];
+  CHECK_FAILS(BRAZE_ERROR_EXECUTION, "left out", context.binding_shape(1, shape, nullptr));
+  CHECK_FAILS(BRAZE_ERROR_EXECUTION, "left out", context.set_shapes(dims, 2));
+  CHECK_FAILS(BRAZE_ERROR_EXECUTION, "refit it", context.request());
+  const braze_memory none[2] = {};
+  CHECK_FAILS(BRAZE_ERROR_EXECUTION, "left out", context.run(dims, 2, none, 2, {}));
+
+  std::string odd = good;
+  braze::test::strip_weights(odd, true);
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "section 4 says that its content was left out", load(odd));
+  std::string code = good;  // the flag is the weights' alone
+  braze::format::FileHeader header;
+  std::memcpy(&header, code.data(), sizeof(header));
+  const size_t flags = header.table_offset + sizeof(braze::format::SectionEntry) + 4;
+  code[flags] = static_cast<char>(code[flags] | 2);
+  braze::test::fix_checksums(code);
+  CHECK_FAILS(BRAZE_ERROR_FORMAT, "section 3 says that its content was left out", load(code));
+}
+
 void test_file() {
   const std::string path = "test_reader.engine";
   const std::string good = braze::test::chain_engine({});
@@ -204,6 +235,7 @@ int main() {
   test_manifest_ranges();
   test_large_weights_are_checked_in_the_background();
   test_checksum_finds_every_flipped_bit();
+  test_weights_that_were_left_out();
   test_file();
   return 0;
 }

@@ -235,3 +235,35 @@ def test_refits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--loadEngine=p", "--onnx=other.onnx", "--refitFromOnnx", *QUICK]) == 1
     assert "build it with --refit" in capsys.readouterr().err
     assert main(["--onnx=model.onnx", "--refitFromOnnx", *QUICK]) == 1
+
+
+def test_stripped_engines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    build = ["--onnx=model.onnx", "--shapes=input:3x4", "--builderOptimizationLevel=1", *QUICK]
+    x = np.ones((3, 4), np.float32)
+    np.save("x.npy", x)
+    run = ["--loadInputs=input:x.npy", "--exportOutput=y.json"]
+    assert main([*build, *run, "--stripWeights", "--saveEngine=s"]) == 0
+    out = capsys.readouterr().out
+    assert "[I] Strip weights: Enabled" in out and "[I] Refit: Disabled" in out
+    assert "what is run here has those of the model" in out
+    first = Path("y.json").read_text()
+    assert main([*build, "--skipInference", "--saveEngine=w", "--refit"]) == 0
+    assert Path("s").stat().st_size < Path("w").stat().st_size
+    assert main(["--loadEngine=s", *QUICK]) == 1
+    assert "--refitFromOnnx --onnx=FILE" in capsys.readouterr().err
+    assert main(["--loadEngine=s", "--skipInference", "--dumpRefit"]) == 0
+    out = capsys.readouterr().out
+    assert "[I] w: 12 FLOAT" in out and "weights left out" in out
+    refit = ["--loadEngine=s", "--onnx=model.onnx", "--refitFromOnnx"]
+    assert main([*refit, *run, *QUICK]) == 0
+    assert Path("y.json").read_text() == first
+    assert main([*build, "--skipInference", "--stripAllWeights", "--saveEngine=a"]) == 0
+    out = capsys.readouterr().out
+    assert "[I] Strip weights: Enabled" in out and "[I] Refit: Enabled" in out
+    other = onnx.load("model.onnx")
+    other.graph.initializer[0].CopyFrom(
+        onnx.numpy_helper.from_array(np.ones((2, 2), np.float32), other.graph.initializer[0].name)
+    )
+    onnx.save(other, "small.onnx")
+    assert main(["--loadEngine=a", "--onnx=small.onnx", "--refitFromOnnx", *QUICK]) == 1
+    assert "12 numbers, and 4 are given" in capsys.readouterr().err

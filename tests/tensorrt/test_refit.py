@@ -30,7 +30,7 @@ NEW_ONE = np.float32([0.5, -0.5, 2])
 
 
 @functools.cache
-def refittable(stripped: int = 0) -> bytes:
+def refittable() -> bytes:
     """scale_model as a builder with BuilderFlag.REFIT leaves it."""
     data = proto(scale_model())
     plan = braze.compile(data, shapes={"x": [PROFILES[0]["x"]]}, **OPTIONS)
@@ -40,7 +40,6 @@ def refittable(stripped: int = 0) -> bytes:
         "weights": FIRST,
         "options": OPTIONS,
         "profiles": PROFILES,
-        "stripped_bytes": stripped,
         "name": "scale",
     }
     return to_bytes(replace(plan, record={**plan.record, "tensorrt": record}))
@@ -141,22 +140,6 @@ def test_wrong_weights_are_refused() -> None:
     assert refitter.refit_cuda_engine()
     with pytest.raises(TypeError, match="build it with"):
         trt.Refitter(load(static_engine()), log)
-
-
-def test_stripped_weights_must_be_given() -> None:
-    log = Log()
-    engine = load(refittable(stripped=60))
-    refitter = trt.Refitter(engine, log)
-    assert engine.get_engine_stat(trt.EngineStat.STRIPPED_WEIGHTS_SIZE) == 60
-    assert refitter.get_missing_weights() == ["w", "one"]
-    assert refitter.set_named_weights("w", NEW_W)
-    assert not refitter.refit_cuda_engine()
-    assert "missing weights: one" in log.errors[-1]
-    assert refitter.set_named_weights("one", NEW_ONE)
-    assert refitter.refit_cuda_engine()
-    assert refitter.get_missing_weights() == []
-    expected = fresh(with_weights(NEW_W, NEW_ONE))
-    assert run(engine.create_execution_context()).tobytes() == expected.tobytes()
 
 
 def test_models_that_do_not_fit() -> None:

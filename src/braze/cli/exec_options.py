@@ -71,6 +71,7 @@ class ExecOptions:
     time_load: bool = False
     fail_on_cache_miss: bool = False
     refit: bool = False
+    strip: bool = False
     refit_from: str = ""
     dump_weights: bool = False
     profile: int = 0
@@ -163,8 +164,11 @@ def _add_model_arguments(group: argparse._ArgumentGroup) -> None:
     add("--inputIOFormats", metavar="SPEC",
         help="types and layouts of the inputs, as fp32:chw; checked, layouts are chw")  # fmt: skip
     add("--outputIOFormats", metavar="SPEC", help="the same of the outputs")
-    add("--refit", "--stripWeights", "--stripAllWeights", "--weightless", action="store_true",
+    add("--refit", action="store_true",
         help="keep the model in the engine, so that its weights can be replaced")  # fmt: skip
+    add("--stripWeights", "--weightless", action="store_true",
+        help="save an engine without its weights, which a refit gives it")  # fmt: skip
+    add("--stripAllWeights", action="store_true", help="--refit and --stripWeights")
     add("--refitFromOnnx", action="store_true",
         help="give the engine of --loadEngine the weights of --onnx")  # fmt: skip
     add("--timeRefit", action="store_true", help="the log tells the time of a refit anyway")
@@ -264,7 +268,8 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         skip_inference=args.skipInference,
         time_load=args.timeDeserialize,
         fail_on_cache_miss=args.errorOnTimingCacheMiss,
-        refit=args.refit,
+        refit=args.refit or args.stripAllWeights,
+        strip=args.stripWeights or args.stripAllWeights,
         refit_from=args.onnx if args.refitFromOnnx else "",
         dump_weights=args.dumpRefit,
         **_run_fields(args),

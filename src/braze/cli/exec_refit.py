@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,10 +12,9 @@ import numpy as np
 
 import braze
 from braze.cli.exec_log import Log
-from braze.core.dtypes import ALL_DTYPES
 from braze.core.errors import ConfigError
-from braze.core.files import readable_source
 from braze.core.trace import Trace
+from braze.engine.write import to_array
 from braze.tensorrt.enums_build import BuilderFlag
 from braze.tensorrt.record import KEY, EngineRecord, WeightsEntry
 
@@ -24,40 +22,61 @@ from braze.tensorrt.record import KEY, EngineRecord, WeightsEntry
 KEPT: Final = ("target", "precision", "layer_precisions", "optimization_level", "debug", "threads")
 
 
-def build_refittable(model: str, trace: Trace, options: Mapping[str, Any]) -> braze.Engine:
-    """An engine that keeps its model. Raises ConfigError for options that a refit cannot repeat."""
+def build_refittable(
+    model: str, trace: Trace, options: Mapping[str, Any], identical: bool
+) -> braze.Engine:
+    """An engine that keeps its model. Raises ConfigError for options that a refit cannot repeat.
+
+    identical: what trtexec sets where weights are stripped and --refit is not given.
+    """
     if options.get("calibration") is not None or options.get("values"):
         raise ConfigError("--refit keeps neither --calib nor --values; leave one of them out")
     from braze.codegen.catalog import find_backend
+    from braze.tensorrt.kept import finished
 
     plan = braze.compile(model, trace=trace, **options)
-    record = _record(model, options)
-    plan = replace(plan, record={**plan.record, KEY: record})
+    plan = finished(plan, _record(model, options, identical))
     backend = find_backend(options["target"], plan.threads)
     backend.require()
     return backend.load(plan)
 
 
-def _record(model: str, options: Mapping[str, Any]) -> EngineRecord:
-    from braze.tensorrt.refit import read_initializers
+def stripped_image(engine: braze.Engine) -> np.ndarray[Any, Any]:
+    """The file of a refittable engine without its weights."""
+    from braze.tensorrt.kept import without_weights
 
-    data = readable_source(model, "model").read_bytes()
-    names = {d.numpy: d.tensorrt for d in ALL_DTYPES if d.tensorrt}
+    plan = engine.plan
+    flags = plan.record[KEY]["flags"] | 1 << int(BuilderFlag.STRIP_PLAN)
+    record = {**plan.record, KEY: {**plan.record[KEY], "flags": flags}}
+    return to_array(without_weights(replace(plan, record=record)))
+
+
+def _record(model: str, options: Mapping[str, Any], identical: bool) -> EngineRecord:
+    from braze.frontend.onnx.proto import load_model
+    from braze.frontend.onnx.records import TensorRecord
+    from braze.tensorrt.kept import is_stripped, kept_part
+
+    decoded = load_model(model)
     entries = [
         WeightsEntry(
-            name=name, layer="", role="ANY", dtype=names[a.dtype], count=a.size, constant=name
+            name=name,
+            layer="",
+            role="ANY",
+            dtype=t.dtype.tensorrt,
+            count=t.array.size,
+            constant=name,
         )
-        for name, a in read_initializers(model, None).items()
-        if a.dtype.kind not in "iub" and a.dtype in names
+        for name, t in decoded.graph.initializers.items()
+        if isinstance(t, TensorRecord) and is_stripped(t.dtype) and t.dtype.tensorrt
     ]
-    return EngineRecord(
-        name=Path(model).stem,
-        flags=1 << int(BuilderFlag.REFIT),
-        weights=entries,
-        model=base64.b64encode(data).decode("ascii"),
-        options={k: options[k] for k in KEPT if options.get(k)},
-        profiles=_profiles(options.get("shapes")),
-    )
+    flag = BuilderFlag.REFIT_IDENTICAL if identical else BuilderFlag.REFIT
+    return {
+        "name": Path(model).stem,
+        "flags": 1 << int(flag),
+        "options": {k: options[k] for k in KEPT if options.get(k)},
+        "profiles": _profiles(options.get("shapes")),
+        **kept_part(decoded, entries, strip=False),
+    }
 
 
 def _profiles(shapes: Any) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ def build_lines(o: ExecOptions) -> list[str]:
         f"Layer Device Types: {given.get('--layerDeviceTypes', '')}",
         f"Calibration: {o.build['calibration'] or ''}",
         f"Refit: {enabled(o.refit)}",
-        "Strip weights: Disabled",
+        f"Strip weights: {enabled(o.strip)}",
         "Version Compatible: Disabled",
         f"ONNX Plugin InstanceNorm: {enabled('--pluginInstanceNorm' in given)}",
         "TensorRT runtime: full",

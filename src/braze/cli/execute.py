@@ -16,7 +16,7 @@ from braze.cli.contents import Content, read_contents
 from braze.cli.exec_log import TENSORRT, Log, title
 from braze.cli.exec_options import ExecOptions, add_exec_arguments, exec_options
 from braze.cli.exec_outputs import report_outputs
-from braze.cli.exec_refit import build_refittable, refitted, weight_lines
+from braze.cli.exec_refit import build_refittable, refitted, stripped_image, weight_lines
 from braze.cli.exec_sections import (
     build_lines,
     device_lines,
@@ -44,9 +44,10 @@ from braze.cli.report import (
     trace_lines,
     write_json,
 )
-from braze.core.errors import ConfigError
+from braze.core.errors import ConfigError, ExecutionError
 from braze.core.trace import Trace
 from braze.engine.read import read_file
+from braze.engine.write import write_image
 from braze.tensorrt.inspector import engine_information, one_line
 
 HELP = "build or load an engine, time it, and report (trtexec's options)"
@@ -99,6 +100,11 @@ def _execute(o: ExecOptions, log: Log) -> None:
     if o.dump_weights:
         log.section("Refittable Weights", weight_lines(engine))
     plan = engine.plan
+    if plan.stripped and not o.skip_inference:
+        raise ExecutionError(
+            f"the weights of {o.load_engine} were left out when it was built; give them with "
+            "--refitFromOnnx --onnx=FILE, or add --skipInference"
+        )
     if o.weight_budget and engine.on_gpu:
         weights = sum(w.bytes for w in plan.weights)
         budget = o.weight_budget.bytes_of(weights)
@@ -131,8 +137,8 @@ def _build(o: ExecOptions, log: Log) -> braze.Engine:
     with build_progress() as progress:
         trace = Trace(progress=progress)
         engine = (
-            build_refittable(o.onnx, trace, o.build)
-            if o.refit
+            build_refittable(o.onnx, trace, o.build, identical=not o.refit)
+            if o.refit or o.strip
             else braze.build(o.onnx, trace=trace, **o.build)
         )
     spent = time.perf_counter() - start
@@ -149,12 +155,15 @@ def _build(o: ExecOptions, log: Log) -> braze.Engine:
             "they are in it now"
         )
     log.say(f"Engine built in {spent:.6g} sec.")
-    log.say(f"Created engine with size: {engine.image().size / MIB:.6g} MiB")
+    image = stripped_image(engine) if o.strip else engine.image()
+    log.say(f"Created engine with size: {image.size / MIB:.6g} MiB")
     stages = ", ".join(f"{n} {s:.2f} s" for n, s in trace.seconds.items() if "." not in n)
     log.verbose(f"Stages: {stages}", *decision_lines(trace))
     if o.save_engine:
-        engine.save(o.save_engine)
+        write_image(image, o.save_engine)
         log.say(f"Engine saved to {o.save_engine}")
+    if o.strip:
+        log.say("The engine has no weights in its file; what is run here has those of the model")
     return engine
 
 

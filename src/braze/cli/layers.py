@@ -47,7 +47,7 @@ def engine_size(plan: Plan) -> EngineSize:
     largest = max(plan.profiles, key=lambda p: p.arena_bytes, default=None)
     return EngineSize(
         code=sum(len(m.code) for m in plan.modules),
-        weights=sum(w.bytes for w in plan.weights),
+        weights=0 if plan.stripped else sum(w.bytes for w in plan.weights),
         arena=largest.arena_bytes if largest else 0,
         lower_bound=largest.lower_bound_bytes if largest else 0,
     )
@@ -80,6 +80,7 @@ def describe(plan: Plan, detailed: bool = True) -> dict[str, Any]:
         ],
         "Code bytes": size.code,
         "Weight bytes": size.weights,
+        "Weights left out": plan.stripped,
     }
 
 

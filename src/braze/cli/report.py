@@ -51,7 +51,8 @@ def engine_lines(plan: Plan) -> list[str]:
         f"threads={plan.threads}",
         f"Steps: {len(plan.steps)}, kernels: {len(plan.kernels)}",
         f"Engine size: {(size.code + size.weights) / MIB:.2f} MiB "
-        f"(code {size.code / MIB:.2f}, weights {size.weights / MIB:.2f})",
+        f"(code {size.code / MIB:.2f}, weights "
+        + ("left out)" if plan.stripped else f"{size.weights / MIB:.2f})"),
         f"Activation memory: {size.arena / MIB:.2f} MiB "
         f"(largest live set {size.lower_bound / MIB:.2f})",
     ]

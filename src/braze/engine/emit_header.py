@@ -58,6 +58,7 @@ def header_text() -> str:
         f"inline constexpr uint32_t kMinReaderVersion = {schema.MIN_READER_VERSION};",
         f"inline constexpr uint32_t kOldestVersion = {schema.OLDEST_VERSION};",
         f"inline constexpr uint32_t kSectionFlagRequired = {schema.SECTION_FLAG_REQUIRED};",
+        f"inline constexpr uint32_t kSectionFlagStripped = {schema.SECTION_FLAG_STRIPPED};",
     ]
     lines += [
         f"inline constexpr uint64_t {_camel(c)} = {getattr(schema, c):#x};" for c in _CONSTANTS

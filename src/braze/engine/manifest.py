@@ -65,8 +65,8 @@ def _integer(text: str) -> int:
     return value if INT64_MIN <= value <= INT64_MAX else _refuse(text)
 
 
-def decode_plan(manifest: Any, record: Any, code: memoryview, weights: memoryview) -> Plan:
-    """The Plan of a parsed manifest; weight_data are views into `weights`."""
+def decode_plan(manifest: Any, record: Any, code: memoryview, weights: memoryview | None) -> Plan:
+    """The Plan of a parsed manifest; weight_data are views into `weights`, None if left out."""
     m: Mapping[str, Any] = typed(manifest, dict, "manifest")
 
     def code_bytes(extent: tuple[int, int]) -> bytes:
@@ -85,8 +85,11 @@ def decode_plan(manifest: Any, record: Any, code: memoryview, weights: memoryvie
         place.name = key
         values[key] = kind.decode(m[key], place)
     only_keys(m, known_keys(Plan), Place("manifest"))
+    notes = typed(record, dict, "record")
+    if weights is None:
+        return Plan(record=notes, stripped=True, **values)
     data = [_slice(weights, w.offset, w.bytes, f"weight {w.name!r}") for w in values["weights"]]
-    return Plan(record=typed(record, dict, "record"), weight_data=tuple(data), **values)
+    return Plan(record=notes, weight_data=tuple(data), **values)
 
 
 def _slice(section: memoryview, start: int, count: int, where: str) -> memoryview:

@@ -229,6 +229,7 @@ class Plan:
     record: JSON-able notes for people (fusions, tactics, refusals; timings are never in it, so
     that two builds from the same inputs and timing cache give the same bytes).
     weight_data: one bytes-like object per entry of `weights`.
+    stripped: the weights' bytes were left out: it can be told of, and run once it is refitted.
     """
 
     target: TargetRecord
@@ -248,6 +249,7 @@ class Plan:
     record: Annotated[dict[str, Any], Unstored]
     weight_data: Annotated[tuple[Any, ...], Unstored] = field(repr=False, compare=False, default=())
     bodies: tuple[Body, ...] = ()
+    stripped: Annotated[bool, Unstored] = False
 
     @property
     def every_step(self) -> tuple[Step, ...]:

@@ -27,6 +27,7 @@ class Section:
     offset: int
     size: int
     checksum: int
+    stripped: bool
 
 
 def read_file(path: str | os.PathLike[str], verify_weights: bool = True) -> Plan:
@@ -47,6 +48,7 @@ def from_bytes(
     view = memoryview(data).cast("B")
     sections = read_sections(view, name)
     parts: dict[str, memoryview] = {}
+    stripped = any(s.stripped for s in sections)
     for kind, code in schema.SECTION_KINDS.items():
         section = next((s for s in sections if s.kind == code), None)
         if section is None:
@@ -63,7 +65,7 @@ def from_bytes(
         raise EngineFormatError(f"{name}: the manifest is larger than the format allows")
     manifest = load_json(bytes(parts["manifest"]), "manifest")
     record = load_json(bytes(parts["record"]), "record")
-    plan = decode_plan(manifest, record, parts["code"], parts["weights"])
+    plan = decode_plan(manifest, record, parts["code"], None if stripped else parts["weights"])
     check_relations(plan)
     return plan
 
@@ -99,7 +101,12 @@ def read_sections(view: memoryview, name: str) -> list[Section]:
             )
         if known and any(s.kind == kind for s in sections):
             raise EngineFormatError(f"{name}: section {kind} is there twice; build it again")
-        sections.append(Section(kind, offset, size, section_sum))
+        stripped = known and bool(flags & schema.SECTION_FLAG_STRIPPED)
+        if stripped and (size or kind != schema.SECTION_KINDS["weights"]):
+            raise EngineFormatError(
+                f"{name}: section {kind} says that its content was left out; build it again"
+            )
+        sections.append(Section(kind, offset, size, section_sum, stripped))
         parts.append((offset, size))
     _check_padding(view, parts, name)
     return sections

@@ -60,7 +60,7 @@ HEADER_FIELDS: Final = (
 )
 SECTION_FIELDS: Final = (
     Field("kind", "I", "one of SECTION_KINDS"),
-    Field("flags", "I", "bit 0: a reader that does not know this kind must refuse the file"),
+    Field("flags", "I", "SECTION_FLAG_ bits: must be known (else refuse the file), left out"),
     Field("offset", "Q", "from the start of the file"),
     Field("size", "Q", "bytes"),
     Field("checksum", "Q", "of the section's bytes"),
@@ -76,6 +76,7 @@ SECTION: Final = _struct(SECTION_FIELDS)
 HEADER_CHECKED_BYTES: Final = HEADER.size - 8
 
 SECTION_FLAG_REQUIRED: Final = 1
+SECTION_FLAG_STRIPPED: Final = 2  # of weights: their bytes were left out, and the section is empty
 SECTION_KINDS: Final = {"manifest": 1, "record": 2, "code": 3, "weights": 4}
 
 

@@ -133,7 +133,9 @@ def _sections(plan: Plan) -> list[_Section]:
         _Section(kinds["manifest"], required, len(manifest), align, one(manifest)),
         _Section(kinds["record"], 0, len(record), align, one(record)),
         _Section(kinds["code"], required, len(code.data), align, one(bytes(code.data))),
-        _Section(
+        _Section(kinds["weights"], required | schema.SECTION_FLAG_STRIPPED, 0, align, one(b""))
+        if plan.stripped
+        else _Section(
             kinds["weights"], required, _weights_bytes(plan), page, lambda: _weight_pieces(plan)
         ),
     ]

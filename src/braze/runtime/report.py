@@ -46,7 +46,8 @@ def describe_plan(plan: Plan) -> str:
     lines = [f"target: {target}", f"threads: {plan.threads}"]
     lines += _binding_lines("inputs", plan.inputs, dims)
     lines += _binding_lines("outputs", plan.outputs, dims)
-    lines.append(f"weights: {len(plan.weights)}, {_bytes(weight_bytes)}")
+    left_out = ", left out (stripped): it runs once it is refitted" if plan.stripped else ""
+    lines.append(f"weights: {len(plan.weights)}, {_bytes(weight_bytes)}{left_out}")
     lines.append(f"code: {len(plan.kernels)} kernels, {_bytes(code_bytes)}")
     lines += _profile_lines(plan)
     lines += _step_lines(plan, dims)

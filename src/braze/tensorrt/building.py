@@ -24,13 +24,14 @@ from braze.tensorrt.enums_build import (
     RuntimePlatform,
 )
 from braze.tensorrt.enums_runtime import TensorFormat
+from braze.tensorrt.kept import finished
 from braze.tensorrt.logger import Severity
 from braze.tensorrt.lowering import Lowering
 from braze.tensorrt.model import NamedModel, to_model
 from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.plugin_runs import marked
 from braze.tensorrt.rebuild import refit_part
-from braze.tensorrt.record import KEY, EngineRecord, Triple
+from braze.tensorrt.record import EngineRecord, Triple
 from braze.tensorrt.selection import report
 from braze.tensorrt.target import default_target
 from braze.tensorrt.weights import IHostMemory
@@ -42,7 +43,7 @@ _REFITS = (
     BuilderFlag.REFIT,
     BuilderFlag.REFIT_IDENTICAL,
     BuilderFlag.REFIT_INDIVIDUAL,
-    BuilderFlag.STRIP_PLAN,  # weights stay, but what strips them gives them back
+    BuilderFlag.STRIP_PLAN,
 )
 
 
@@ -91,10 +92,11 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     about = describe(network, config, model, options)
     refits = {f for f in _REFITS if config.get_flag(f)}
     if refits:
-        single = refits == {BuilderFlag.REFIT_INDIVIDUAL}
-        about.update(refit_part(network, lowering, replace(model, record=record), single))
-    plan = replace(plan, record={**plan.record, KEY: about})
-    data = to_bytes(plan)
+        strip = BuilderFlag.STRIP_PLAN in refits
+        single = refits - {BuilderFlag.STRIP_PLAN} == {BuilderFlag.REFIT_INDIVIDUAL}
+        part = refit_part(network, lowering, replace(model, record=record), single, strip)
+        about.update(part)
+    data = to_bytes(finished(plan, about))
     return IHostMemory(marked(data) if model.plugins else data)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import braze.runtime.engine as core
+from braze.core.errors import BrazeError
+from braze.engine.write import to_bytes
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.engine_weights import EngineWeights
 from braze.tensorrt.enums_build import (
@@ -131,7 +134,8 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
     @property
     def refittable(self) -> bool:
         """Whether its weights can be replaced."""
-        return self._has(BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.STRIP_PLAN)
+        flags = BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL
+        return self._has(*flags, BuilderFlag.STRIP_PLAN)
 
     def _has(self, *flags: BuilderFlag) -> bool:
         given = self._table.record.get("flags", 0)
@@ -303,13 +307,15 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
 
     def serialize_with_config(self, config: ISerializationConfig) -> IHostMemory | None:
         """The engine as bytes, as a configuration says."""
-        if config.get_flag(SerializationFlag.EXCLUDE_WEIGHTS):
-            self._reporter.wrong(
-                "ICudaEngine::serializeWithConfig",
-                "Weights can only be excluded while an engine is built; set STRIP_PLAN there.",
-            )
+        if not config.get_flag(SerializationFlag.EXCLUDE_WEIGHTS):
+            return self.serialize()
+        without_weights = importlib.import_module("braze.tensorrt.kept").without_weights
+        try:
+            data = to_bytes(without_weights(self._engine.plan))
+        except BrazeError as e:
+            self._reporter.raised("ICudaEngine::serializeWithConfig", e)
             return None
-        return self.serialize()
+        return IHostMemory(data if self._plugins is None else marked(data))
 
     def create_runtime_config(self) -> IRuntimeConfig:
         """How to make a context."""

@@ -1,24 +1,18 @@
-"""What a refit needs: the model an engine keeps, and the engine of it with other weights."""
+"""Refits: which weights of a network they may change, and the engine with other weights."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from braze.api import compile as compile_model
-from braze.core.errors import ModelError
 from braze.engine.plan import Plan
-from braze.frontend.onnx.proto import load_model
-from braze.frontend.onnx.records import ModelRecord, TensorRecord
-from braze.tensorrt.emitter import unpacked
+from braze.tensorrt.kept import finished, kept_part, restored
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.onnx_layer import OnnxLayer
-from braze.tensorrt.onnx_proto import to_proto
-from braze.tensorrt.record import KEY, EngineRecord, WeightsEntry
+from braze.tensorrt.record import EngineRecord, WeightsEntry
 from braze.tensorrt.weights import Weights
 
 if TYPE_CHECKING:
@@ -29,18 +23,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def kept_model(record: ModelRecord) -> str:
-    """A model as text; raises ModelError where it is too large for a message."""
-    try:
-        data = to_proto(record).SerializeToString()
-    except ValueError as e:
-        raise ModelError(
-            f"the network is too large to be kept for a refit ({e}); build it without REFIT"
-        ) from e
-    return base64.b64encode(data).decode("ascii")
-
-
-def rebuild(record: Mapping[str, Any], weights: Mapping[str, Array]) -> Plan:
+def rebuild(record: EngineRecord, weights: Mapping[str, Array]) -> Plan:
     """The plan of an engine with other weights, by their constants; it keeps them for the next.
 
     Weights that have a name change wherever the network uses them.
@@ -50,19 +33,12 @@ def rebuild(record: Mapping[str, Any], weights: Mapping[str, Array]) -> Plan:
     for constant, array in weights.items():
         name = names.get(constant)
         given |= {c: array for c, n in names.items() if name and n == name and c not in weights}
-    model = load_model(base64.b64decode(record["model"]))
-    constants = dict(model.graph.initializers)
-    for name, array in given.items():
-        old = constants.get(name)
-        if not isinstance(old, TensorRecord):
-            raise ModelError(f"the engine keeps no weights {name!r}; build it again with REFIT")
-        shaped = unpacked(array, old.dtype, old.array.size).reshape(old.array.shape)
-        constants[name] = replace(old, array=shaped)
-    model = replace(model, graph=replace(model.graph, initializers=constants))
+    model = restored(record, given)
     profiles = [{k: tuple(map(tuple, v)) for k, v in p.items()} for p in record["profiles"]]
     plan = compile_model(model, shapes=profiles or None, **record["options"])
-    kept = {**record, "model": kept_model(model)}
-    return replace(plan, record={**plan.record, KEY: kept})
+    part = kept_part(model, record["weights"], strip=False)
+    kept: EngineRecord = {**record, **part}
+    return finished(plan, kept)
 
 
 def refit_entries(
@@ -99,8 +75,12 @@ def _constant(lowering: Lowering, layer: ILayer, weights: Weights) -> str:
 
 
 def refit_part(
-    network: INetworkDefinition, lowering: Lowering, model: NamedModel, only_marked: bool
+    network: INetworkDefinition,
+    lowering: Lowering,
+    model: NamedModel,
+    only_marked: bool,
+    strip: bool,
 ) -> EngineRecord:
-    """What the record of a refittable engine has beside that of others."""
+    """What the record of a refittable engine has beside that of others. strip: STRIP_PLAN."""
     entries = refit_entries(network, lowering, model, only_marked)
-    return EngineRecord(weights=entries, model=kept_model(model.record))
+    return kept_part(model.record, entries, strip)

@@ -30,6 +30,13 @@ class WeightsEntry(TypedDict):
     constant: str
 
 
+class LeftOut(TypedDict):
+    """A constant that a stripped engine does not hold."""
+
+    dtype: str
+    shape: list[int]
+
+
 class EngineRecord(TypedDict, total=False):
     """The network and the configuration that an engine was built from. Enums are their numbers.
 
@@ -39,7 +46,8 @@ class EngineRecord(TypedDict, total=False):
     axis of all tensors is none of the network's, and max_batch_size its most; debug: tensors marked
     for debugging; plugins: what `plugin_building.kept_plugin` keeps; options: keyword arguments of
     `braze.compile` but shapes; weights, model: where a refit is possible, the model as ONNX in
-    base64; stripped_bytes: of weights that are not in the engine.
+    base64; left_out: its initializers that the engine does not hold (STRIP_PLAN), and
+    stripped_bytes: how much they are.
     """
 
     name: str
@@ -63,4 +71,5 @@ class EngineRecord(TypedDict, total=False):
     options: dict[str, Any]
     weights: Sequence[WeightsEntry]
     model: str
+    left_out: dict[str, LeftOut]
     stripped_bytes: int

@@ -62,7 +62,7 @@ class Refitter(Reporting, Scoped):
 
     def get_all_weights(self) -> list[str]:
         """Names of all weights."""
-        return [e["name"] for e in self.entries if e["name"]]
+        return _names(self.entries)
 
     def get_missing(self) -> tuple[list[str], list[WeightsRole]]:
         """Layers and roles of weights that must be given before the engine runs."""
@@ -70,13 +70,22 @@ class Refitter(Reporting, Scoped):
 
     def get_missing_weights(self) -> list[str]:
         """Names of weights that must be given before the engine runs."""
-        return [e["name"] for e in self._missing()]
+        return _names(self._missing())
 
     def _missing(self) -> list[WeightsEntry]:
-        """Those that were stripped; others keep what they have."""
-        if not self._engine.table.record.get("stripped_bytes", 0):
-            return []
-        return [e for e in self.entries if e["constant"] not in self._given]
+        """Those that were left out; others keep what they have.
+
+        Weights of one name are given at once wherever the network uses them.
+        """
+        left_out = self._engine.table.record.get("left_out", {})
+        named = {e["name"] for e in self.entries if e["name"] and e["constant"] in self._given}
+        return [
+            e
+            for e in self.entries
+            if e["constant"] in left_out
+            and e["constant"] not in self._given
+            and e["name"] not in named
+        ]
 
     # ---- new weights --------------------------------------------------------------------
 
@@ -159,7 +168,7 @@ class Refitter(Reporting, Scoped):
         where = f"{API}::refitCudaEngine"
         missing = self._missing()
         if missing:
-            names = ", ".join(e["name"] or e["layer"] for e in missing)
+            names = ", ".join(dict.fromkeys(e["name"] or e["layer"] for e in missing))
             self._reporter.error(where, ErrorCodeTRT.INVALID_STATE, f"missing weights: {names}")
             return False
         if self.weights_validation and not self._all_finite(where):
@@ -203,6 +212,10 @@ class Refitter(Reporting, Scoped):
         """None."""
         warn_deprecated("Refitter.get_tensors_with_dynamic_range", "10.1", "scales of Q/DQ layers")
         return []
+
+
+def _names(entries: list[WeightsEntry]) -> list[str]:
+    return list(dict.fromkeys(e["name"] for e in entries if e["name"]))
 
 
 def _layers_and_roles(entries: list[WeightsEntry]) -> tuple[list[str], list[WeightsRole]]:

@@ -99,6 +99,11 @@ class Memory:
         self._own: dict[int, _Block] = {}
         self._outputs: dict[int, _Block] = {}
         self._last_bytes: dict[int, int] = {}  # of buffers in the arena whose size may change
+        if plan.stripped:
+            raise ExecutionError(
+                "the weights of the engine were left out when it was built (stripped); refit it "
+                "before it runs"
+            )
         # an empty weight may share its offset with the one behind it, which counts
         stored = zip(plan.weights, plan.weight_data, strict=True)
         self._weights = {w.offset: np.frombuffer(d, np.uint8) for w, d in stored if w.bytes}
