@@ -7,6 +7,8 @@
 //   std::vector<float> y(context.bytes("y") / sizeof(float));
 //   context.bind("y", y.data(), y.size() * sizeof(float));
 //   context.execute();
+//
+// braze_build.hpp, which it includes, makes networks and builds engines of them.
 #ifndef BRAZE_HPP_
 #define BRAZE_HPP_
 
@@ -281,5 +283,7 @@ class Context {
 
 }  // namespace v1
 }  // namespace braze
+
+#include "braze_build.hpp"
 
 #endif  // BRAZE_HPP_

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from braze.runtime import Engine
-from braze.runtime.native import LIBRARY_PATH
+from tests.runtime.cpp_programs import REPOSITORY, compiled, run
 from tests.runtime.plans import chain_plan, chain_reference
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("needs a C++ compiler")
     out = tmp_path_factory.mktemp("example") / "run_engine"
-    flags = ["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-    source = REPOSITORY / "examples" / "cpp" / "run_engine.cc"
-    include = REPOSITORY / "native" / "include"
-    rpath = f"-Wl,-rpath,{LIBRARY_PATH.parent}"
-    command = [compiler, *flags, f"-I{include}", source, LIBRARY_PATH, rpath, "-o", out]
-    subprocess.run(command, check=True, timeout=120)
-    return out
-
-
-def run(program: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [str(a) for a in (program, *arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return compiled(REPOSITORY / "examples" / "cpp" / "run_engine.cc", out)
 
 
 def test_runs_an_engine(program: Path, tmp_path: Path) -> None:

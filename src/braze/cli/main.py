@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "stages": "braze.cli.stages",
     "shim": "braze.cli.shim",
     "quantize": "braze.cli.quantize",
+    "network": "braze.cli.network",
 }
 OVERVIEW: Final = """\
 usage: braze COMMAND [OPTIONS]
@@ -46,6 +47,7 @@ Compile ONNX models to engines and run them.
   stages    print a (small) model after every stage of its build
   shim      run a Python program that imports tensorrt, pycuda or cuda
   quantize  write a quantized (Q/DQ) ONNX model, with ranges calibrated from data
+  network   build an engine of a network that was made in C++ (braze.hpp calls it)
 
 `braze COMMAND --help` lists the options of a command; `braze --version` prints the version.
 """
