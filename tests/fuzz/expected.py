@@ -182,6 +182,8 @@ def _combine(
         spread = np.where(np.isfinite(exact), spread, np.inf)
     if typed is not None:
         may |= kinds(typed)
+        # infinities of both signs met on the way: which of them there are, orders decide
+        may[np.isnan(typed) & np.isfinite(exact)] |= NAN | PLUS | MINUS
     if wide:
         may |= kinds(exact)
     sure = (may & (may - 1)) == 0
