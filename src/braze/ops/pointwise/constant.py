@@ -11,7 +11,7 @@ import numpy as np
 
 from braze.core import dims
 from braze.core.dims import Dim, DimExpr
-from braze.core.dtypes import F32, F64, I64, DType, from_numpy, from_onnx
+from braze.core.dtypes import F32, I64, DType, from_numpy, from_onnx
 from braze.expr import scalar
 from braze.expr.scalar import Expr
 from braze.ir.builder import GraphBuilder
@@ -20,7 +20,8 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Pointwise
 from braze.ops.move.shape import reshape
 from braze.ops.pointwise.cast import Cast, cast_array
-from braze.ops.pointwise.elementwise import Binary, Unary
+from braze.ops.pointwise.elementwise import Binary
+from braze.ops.pointwise.range_count import range_count
 from braze.ops.writing.arguments import known_sizes, run_sizes
 from braze.ops.writing.precision import compute_type
 from braze.ops.writing.run_contents import settled
@@ -183,7 +184,7 @@ def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Range: start, limit and delta are constants or sizes, or what the run computes."""
     dtype = n.need(0).dtype
     if any(g.array(v) is None and g.sizes(v) is None for v in map(n.need, range(3))):
-        return (_run_range(g, n.need(0), n.need(1), n.need(2), f"{n.name}_size"),)
+        return (_run_range(n, g),)
     start, limit, delta = (_scalar(n, g, i) for i in range(3))
     if delta == 0:
         raise n.invalid("delta is 0; give a step")
@@ -209,20 +210,17 @@ def import_range(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     return (g.add1(Range(start, delta, length, dtype)),)
 
 
-def _run_range(g: GraphBuilder, start: Value, limit: Value, delta: Value, hint: str) -> Value:
-    """Range where the run computes what it is given.
-
-    The count is found in float64, exact for integers below 2**53; elements as for fixed ones.
-    """
-    first, end, step = (reshape(g, g.add1(Cast(F64), v), (1,)) for v in (start, limit, delta))
-    count = g.add1(Unary("ceil"), g.add1(Binary("div"), g.add1(Binary("sub"), end, first), step))
-    count = g.add1(Binary("max"), count, g.constant(np.zeros(1)))
-    size = g.read_size(g.add1(Cast(I64), count), 0, 0, None, hint)
-    wide = compute_type(start.dtype)
+def _run_range(n: OnnxNode, g: GraphBuilder) -> Value:
+    """Range where the run computes what it is given; elements as for fixed ones."""
+    dtype = n.need(0).dtype
+    first, limit, step = (reshape(g, n.need(i), (1,)) for i in range(3))
+    where = f"node {n.name!r} (Range)"
+    size = range_count(g, (first, limit, step), where, f"{n.name}_size")
+    wide = compute_type(dtype)
     places = g.add1(Cast(wide), g.add1(Range(0, 1, size, I64)))
-    first, step = (reshape(g, g.add1(Cast(wide), v), (1,)) for v in (start, delta))
+    first, step = (g.add1(Cast(wide), v) for v in (first, step))
     moved = g.add1(Binary("add"), first, g.add1(Binary("mul"), places, step))
-    return g.add1(Cast(start.dtype), moved)
+    return g.add1(Cast(dtype), moved)
 
 
 def _scalar(n: OnnxNode, g: GraphBuilder, index: int) -> Any:
