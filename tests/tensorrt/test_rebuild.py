@@ -15,6 +15,7 @@ from braze.tensorrt.onnx_proto import to_proto
 from braze.tensorrt.rebuild import rebuild
 from braze.tensorrt.record import KEY
 from tests.tensorrt.networks import floats, new_network
+from tests.tensorrt.plugins import Old
 
 W, B = floats(4, 3, 3, 3, seed=1), floats(4, seed=2)
 W2, B2 = floats(4, 3, 3, 3, seed=3), floats(4, seed=4)
@@ -153,3 +154,41 @@ def test_models_survive_the_way_there_and_back() -> None:
     np.testing.assert_array_equal(
         again.graph.nodes[0].subgraphs[0].initializers["w"].array, np.ones(2, np.float32)
     )
+
+
+def refittable(network: Any) -> set[str]:
+    data = build(network, trt.BuilderFlag.STRIP_PLAN)
+    assert data is not None, network.builder.logger.errors
+    engine = trt.Runtime(trt.Logger(trt.Logger.ERROR)).deserialize_cuda_engine(data)
+    return set(trt.Refitter(engine, trt.Logger(trt.Logger.ERROR)).get_all_weights())
+
+
+def test_what_nodes_are_made_of_cannot_be_refitted() -> None:
+    """Axes are in the nodes; a size that was read says nothing of the weights before it."""
+    network, _ = new_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    w, axes = floats(3, 4), np.int32([1])
+    matrix = network.add_constant((3, 4), w).get_output(0)
+    none = trt.MatrixOperation.NONE
+    product = network.add_matrix_multiply(x, none, matrix, none).get_output(0)
+    where = network.add_constant((1,), axes).get_output(0)
+    wide = network.add_unsqueeze(product, where).get_output(0)
+    part = network.add_slice(wide, (0, 0, 0), (0, 0, 0), (1, 1, 1))
+    part.set_input(2, network.add_shape(wide).get_output(0))
+    network.mark_output(part.get_output(0))
+    assert network.set_weights_name(w, "w") and network.set_weights_name(axes, "axes")
+    assert refittable(network) == {"w"}
+
+
+def test_what_a_plugin_is_told_at_the_build_cannot_be_refitted(creators: Any) -> None:
+    network, _ = new_network()
+    x = network.add_input("x", trt.float32, (2, 4))
+    scale, table = floats(1, 4), floats(1, 4, seed=3)
+    factors = network.add_constant((1, 4), scale).get_output(0)
+    scaled = network.add_elementwise(x, factors, trt.ElementWiseOperation.PROD).get_output(0)
+    constant = network.add_constant((1, 4), table).get_output(0)
+    layer = network.add_plugin_v2([scaled, constant], Old(b"\x03"))
+    network.mark_output(layer.get_output(0))
+    network.mark_output(network.add_cast(layer.get_output(1), trt.int32).get_output(0))
+    assert network.set_weights_name(scale, "scale") and network.set_weights_name(table, "table")
+    assert refittable(network) == {"scale"}

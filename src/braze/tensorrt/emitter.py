@@ -29,12 +29,16 @@ _FLOATS = (DataType.HALF, DataType.BF16, DataType.FLOAT)
 
 @dataclass
 class Said:
-    """A layer as it was said: its nodes, its constants by name, and why it cannot be, if so."""
+    """A layer as it was said: its nodes, its constants by name, and why it cannot be, if so.
+
+    read: tensors whose content decided what was said.
+    """
 
     nodes: list[NodeRecord] = field(default_factory=list)
     constants: dict[str, TensorRecord | Unreadable] = field(default_factory=dict)
     failure: BrazeError | None = None
     plugin: dict[str, Any] | None = None  # where it is one: what it reads and fills
+    read: list[str] = field(default_factory=list)
 
 
 class Emitter:
@@ -44,6 +48,7 @@ class Emitter:
         self.lowering, self.layer = lowering, layer
         self.said = Said()
         self._given: dict[int, str] = {}
+        self._read: list[str] = []  # whose content is in what was said
         self._before: DType | None = None  # the type of operands that precision has changed
 
     # ---- what there is ------------------------------------------------------------------
@@ -101,11 +106,20 @@ class Emitter:
         """The content of a tensor of sizes where it is known: an array of ints and sizes."""
         builder = self.lowering.builder
         known = builder.sizes(self.value(name))
-        return builder.array(self.value(name)) if known is None else known
+        return self.array(name) if known is None else self._read_now(name, known)
+
+    def array(self, name: str) -> Array | None:
+        """The content of a constant tensor; None where it is none."""
+        return self._read_now(name, self.lowering.builder.array(self.value(name)))
+
+    def _read_now(self, name: str, content: Array | None) -> Array | None:
+        if content is not None:
+            self._read.append(name)
+        return content
 
     def known(self, tensor: ITensor) -> Array | None:
         """The same of any tensor of the network."""
-        return self.lowering.content_of(tensor)
+        return self._read_now(self.name_of(tensor), self.lowering.content_of(tensor))
 
     def numbers(self, name: str, what: str) -> list[int]:
         """The content of a tensor that must be constant."""
@@ -255,6 +269,7 @@ class Emitter:
             renamed[name] = final
             self.lowering.scope.bind(final, self.lowering.scope[name])
         self.said.nodes = [_renamed(n, renamed) for n in self.said.nodes]
+        self.said.read = [renamed.get(n, n) for n in self._read]
         return self.said
 
 

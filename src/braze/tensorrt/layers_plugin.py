@@ -68,7 +68,7 @@ class PluginLayer(ILayer):
             raise emit.wrong(f"its plugin raised {type(e).__name__}: {e}") from e
         sources, parts = [], []
         for name, kind in zip(names, types, strict=True):
-            constant = emit.lowering.builder.array(emit.value(name))
+            constant = emit.array(name)
             if constant is not None:
                 sources.append({"content": constant, "dtype": kind.name})
                 continue

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from braze.api import compile as compile_model
 from braze.engine.plan import Plan
+from braze.frontend.onnx.order import read_names
 from braze.tensorrt.kept import finished, kept_part, restored
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.onnx_layer import OnnxLayer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from braze.tensorrt.network import INetworkDefinition
 
 Array = np.ndarray[Any, Any]
+_OF_SHAPES: Final = ("Shape", "Size")  # whose results depend on no content
 
 
 def rebuild(record: EngineRecord, weights: Mapping[str, Array]) -> Plan:
@@ -44,8 +46,12 @@ def rebuild(record: EngineRecord, weights: Mapping[str, Array]) -> Plan:
 def refit_entries(
     network: INetworkDefinition, lowering: Lowering, model: NamedModel, only_marked: bool
 ) -> list[WeightsEntry]:
-    """The weights of a network that a refit may change. only_marked: REFIT_INDIVIDUAL."""
-    inner = {source: name for name, source in model.constants.items()}
+    """The weights of a network that a refit may change. only_marked: REFIT_INDIVIDUAL.
+
+    Those whose content is in the nodes themselves, or in what a plugin reads, are none.
+    """
+    fixed = _decided_on(lowering)
+    inner = {s: name for name, s in model.constants.items() if s not in fixed}
     found: list[WeightsEntry] = []
     for layer in network._layers:
         for role, weights in layer.roles().items():
@@ -66,6 +72,23 @@ def refit_entries(
                     constant=inner[source],
                 )
             )
+    return found
+
+
+def _decided_on(lowering: Lowering) -> set[str]:
+    """Names whose content decided what was said: what was read, and what that was made of."""
+    said = lowering.said.values()
+    makers = {o: node for s in said for node in s.nodes for o in node.outputs}
+    found: set[str] = set()
+    waiting = [name for s in said for name in s.read]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        node = makers.get(name)
+        if node is not None and node.op_type not in _OF_SHAPES:
+            waiting += read_names(node)
     return found
 
 
