@@ -54,9 +54,11 @@ class Calibrator(trt.IInt8EntropyCalibrator2):
         self.cache = cache.tobytes()  # a memoryview, as TensorRT gives it
 
 
-def build(network: Any, calibrator: Any = None, int8: bool = True) -> Any:
+def build(network: Any, calibrator: Any = None, int8: bool = True, *flags: Any) -> Any:
     config = network.builder.create_builder_config()
     config.builder_optimization_level = 1
+    for flag in flags:
+        config.set_flag(flag)
     if int8:
         config.set_flag(trt.BuilderFlag.INT8)
     if calibrator is not None:
@@ -85,6 +87,17 @@ def test_a_calibrator_gives_the_scales() -> None:
     from_cache = build(conv_network()[0], again)
     assert again.calls == ["size", "read"]
     np.testing.assert_array_equal(braze.Engine.from_bytes(from_cache)({"x": x})["y"], got)
+
+
+def test_a_refit_keeps_the_ranges_that_a_calibrator_gave() -> None:
+    data = build(conv_network()[0], Calibrator(), True, trt.BuilderFlag.STRIP_PLAN)
+    engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(data)
+    refitter = trt.Refitter(engine, trt.Logger())
+    ((layer,), _) = refitter.get_missing()
+    assert refitter.set_weights(layer, trt.WeightsRole.KERNEL, W) and refitter.refit_cuda_engine()
+    x = floats(2, 3, 8, 8, seed=9)
+    wanted = braze.Engine.from_bytes(build(conv_network()[0], Calibrator()))({"x": x})["y"]
+    np.testing.assert_array_equal(engine.core({"x": x})["y"], wanted)
 
 
 KINDS = (trt.IInt8EntropyCalibrator, trt.IInt8LegacyCalibrator, trt.IInt8MinMaxCalibrator)

@@ -263,6 +263,46 @@ def test_eight_bit_weights_leave_too() -> None:
     np.testing.assert_allclose(engine.core({"x": x})["y"], expected, rtol=1e-5, atol=1e-5)
 
 
+def quantized_network(seed: int, *flags: Any) -> bytes:
+    """Two convolutions in INT8, by ranges of their tensors."""
+    network, log = new_network()
+    given = weights(seed)["conv"], weights(seed)["one"][:16]
+    x = network.add_input("x", trt.float32, (1, 8, 8, 8))
+    first = network.add_convolution_nd(x, 16, (3, 3), *given).get_output(0)
+    last = network.add_convolution_nd(first, 16, (3, 3), floats(16, 16, 3, 3)).get_output(0)
+    with pytest.warns(DeprecationWarning):
+        for tensor, most in ((x, 3.0), (first, 9.0), (last, 30.0)):
+            assert tensor.set_dynamic_range(-most, most)
+    last.name = "y"
+    network.mark_output(last)
+    assert network.set_weights_name(given[0], "kernel") and network.set_weights_name(given[1], "b")
+    config = network.builder.create_builder_config()
+    config.builder_optimization_level = 1
+    for flag in (FLAGS.INT8, *flags):
+        config.set_flag(flag)
+    data = network.builder.build_serialized_network(network, config)
+    assert log.errors == []
+    return bytes(data)
+
+
+@pytest.mark.parametrize("flag", ["REFIT", "STRIP_PLAN"])
+def test_networks_that_ranges_made_int8(flag: str) -> None:
+    """They are quantized again, by the ranges of the build: scales of weights are the new ones'."""
+    engine = load(quantized_network(1, FLAGS[flag]))
+    assert engine.core.plan.stripped == (flag == "STRIP_PLAN")
+    refitter = trt.Refitter(engine, Log())
+    assert refitter.get_all_weights() == ["kernel", "b"]
+    assert refitter.set_named_weights("kernel", weights(2)["conv"])
+    assert refitter.set_named_weights("b", weights(2)["one"][:16])
+    if flag == "STRIP_PLAN":
+        ((layer,), _) = refitter.get_missing()
+        kernel = trt.WeightsRole.KERNEL
+        assert refitter.set_weights(layer, kernel, floats(16, 16, 3, 3).reshape(-1))
+    assert refitter.refit_cuda_engine()
+    assert result(engine) == result(load(quantized_network(2)))
+    assert "int8" in {w.dtype.name for w in engine.core.plan.weights}
+
+
 def test_a_network_without_weights_stays_whole() -> None:
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],

@@ -6,7 +6,6 @@ import math
 import resource
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,9 +60,8 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     if failures:
         raise failures[0]
     model = to_model(lowering)
-    record = model.record
-    if wants_int8(network, config):
-        record = quantized(network, config, model)
+    int8 = wants_int8(network, config)
+    record, ranges = quantized(network, config, model) if int8 else (model.record, {})
     target = default_target()
     options = {
         "target": target,
@@ -94,8 +92,8 @@ def build(network: INetworkDefinition, config: IBuilderConfig) -> IHostMemory:
     if refits:
         strip = BuilderFlag.STRIP_PLAN in refits
         single = refits - {BuilderFlag.STRIP_PLAN} == {BuilderFlag.REFIT_INDIVIDUAL}
-        part = refit_part(network, lowering, replace(model, record=record), single, strip)
-        about.update(part)
+        about.update(refit_part(network, lowering, model, single, strip))
+        about["ranges"] = ranges
     data = to_bytes(finished(plan, about))
     return IHostMemory(marked(data) if model.plugins else data)
 

@@ -33,6 +33,7 @@ _METHODS: Final = {
     CalibrationAlgoType.MINMAX_CALIBRATION: "minmax",
     CalibrationAlgoType.LEGACY_CALIBRATION: "percentile",
 }
+Ranges = Mapping[str, tuple[float, float]]  # of tensors in the model
 Feeds = Iterator[dict[str, np.ndarray[Any, Any]]]
 
 
@@ -45,8 +46,10 @@ def wants_int8(network: INetworkDefinition, config: IBuilderConfig) -> bool:
 
 def quantized(
     network: INetworkDefinition, config: IBuilderConfig, model: NamedModel
-) -> ModelRecord:
-    """The model with Q/DQ nodes by its ranges; as it is, with a warning, where none can be."""
+) -> tuple[ModelRecord, Ranges]:
+    """The model with Q/DQ nodes and the ranges they are of; as it is, with a warning and none,
+    where nothing can become INT8.
+    """
     ranges = {
         model.tensors[t]: Range(*t._range)
         for t in _tensors(network)
@@ -60,8 +63,16 @@ def quantized(
             made = _calibrated(network, config, model.record, ranges)
     except ConfigError as e:
         network._say(Severity.WARNING, f"no layer becomes INT8: {e}")
-        return model.record
-    return load_model(made.model)
+        return model.record, {}
+    return load_model(made.model), {
+        name: (float(r.low), float(r.high)) for name, r in made.table.ranges.items()
+    }
+
+
+def with_ranges(record: ModelRecord, ranges: Ranges) -> ModelRecord:
+    """A model with Q/DQ nodes by ranges that `quantized` told."""
+    table = Table({name: Range(low, high) for name, (low, high) in ranges.items()})
+    return load_model(quantize_model(to_proto(record), None, Options(), table=table).model)
 
 
 def _calibrated(

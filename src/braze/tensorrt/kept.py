@@ -31,8 +31,8 @@ def is_stripped(dtype: DType) -> bool:
 def kept_part(model: ModelRecord, entries: Sequence[WeightsEntry], strip: bool) -> EngineRecord:
     """What the record of a refittable engine has beside that of others.
 
-    Entries whose constant the model does not have (it was quantized) are no weights. strip: the
-    model is kept without them. Raises ModelError where it is too large for a message.
+    Entries whose constant the model does not have are no weights. strip: the model is kept without
+    them. Raises ModelError where it is too large for a message.
     """
     constants = dict(model.graph.initializers)
     found = [e for e in entries if isinstance(constants.get(e["constant"]), TensorRecord)]

@@ -10,6 +10,7 @@ import numpy as np
 from braze.api import compile as compile_model
 from braze.engine.plan import Plan
 from braze.frontend.onnx.order import read_names
+from braze.tensorrt.calibration import with_ranges
 from braze.tensorrt.kept import finished, kept_part, restored
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.onnx_layer import OnnxLayer
@@ -37,7 +38,9 @@ def rebuild(record: EngineRecord, weights: Mapping[str, Array]) -> Plan:
         given |= {c: array for c, n in names.items() if name and n == name and c not in weights}
     model = restored(record, given)
     profiles = [{k: tuple(map(tuple, v)) for k, v in p.items()} for p in record["profiles"]]
-    plan = compile_model(model, shapes=profiles or None, **record["options"])
+    ranges = record.get("ranges")
+    built = with_ranges(model, ranges) if ranges else model
+    plan = compile_model(built, shapes=profiles or None, **record["options"])
     part = kept_part(model, record["weights"], strip=False)
     kept: EngineRecord = {**record, **part}
     return finished(plan, kept)

@@ -6,7 +6,7 @@ that were built otherwise have none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 KEY: Final = "tensorrt"  # in the record of a plan
@@ -46,8 +46,8 @@ class EngineRecord(TypedDict, total=False):
     axis of all tensors is none of the network's, and max_batch_size its most; debug: tensors marked
     for debugging; plugins: what `plugin_building.kept_plugin` keeps; options: keyword arguments of
     `braze.compile` but shapes; weights, model: where a refit is possible, the model as ONNX in
-    base64; left_out: its initializers that the engine does not hold (STRIP_PLAN), and
-    stripped_bytes: how much they are.
+    base64, before it was quantized by `ranges` (of tensors); left_out: its initializers that the
+    engine does not hold (STRIP_PLAN), and stripped_bytes: how much they are.
     """
 
     name: str
@@ -72,4 +72,5 @@ class EngineRecord(TypedDict, total=False):
     weights: Sequence[WeightsEntry]
     model: str
     left_out: dict[str, LeftOut]
+    ranges: Mapping[str, tuple[float, float]]
     stripped_bytes: int
