@@ -14,11 +14,14 @@ from braze.codegen.cuda.gluon.layout import GluonTile
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.tactics import TILES
 from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.reference.run import run_kernel
 from braze.core.dims import Dim, sym
-from braze.core.dtypes import BF16, F16
+from braze.core.dtypes import BF16, F16, F32, DType
 from braze.engine.write import write_file
+from braze.expr.scalar import cast, hole
 from braze.fusion.kernel import AnchorKernel
+from braze.ops.pointwise.activation import Activation
 from braze.runtime.engine import Engine
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import (
@@ -31,6 +34,7 @@ from tests.codegen.anchors.windows import (
 )
 from tests.codegen.cuda.bounds import bound, kernel_bound
 from tests.codegen.cuda.forced import RANGES, forced_plan, two_products
+from tests.codegen.cuda.forms import COUNT, check_form, every_value
 from tests.codegen.cuda.typed import typed
 from tests.gpu.launching import run
 
@@ -96,6 +100,28 @@ def test_sizes(sizes: tuple[int, int, int], turned: bool, tile: GluonTile) -> No
     """One row, one step, whole tiles, columns that are no multiple of 16 bytes or of 4, weights
     that no cache holds."""
     check(typed(harness.matmul((), *sizes, turned=turned, kind="residual"), F16), tile, {})
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize("op", FORMS, ids=str)
+def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType) -> None:
+    """Every finite number, times one."""
+    x = every_value(dtype)
+    finite = np.isfinite(x.astype(np.float32))
+    kernel = typed(harness.matmul((), COUNT // 64, 64, 64), dtype)
+    value = op.expr(cast(cast(hole(0, F32), dtype), F32))
+    kernel = replace(kernel, epilogue=cast(value, dtype))
+    one = np.eye(64, dtype=np.float32).astype(dtype.numpy)
+    rows = np.where(finite, x, np.zeros_like(x)).reshape(-1, 64)
+    source = gluon_source(kernel, TWO)
+    ((slot, packing),) = source.packings
+    arrays = [rows, pack_constant(one, packing)]
+    assert slot == 1
+    (got,), status = run([source], arrays, [kernel.output], {})
+    assert status == 0
+    with np.errstate(all="ignore"):
+        elsewhere = op.apply(x.astype(np.float64)).astype(dtype.numpy)
+    check_form(op, dtype, True, np.where(finite, got.reshape(-1), elsewhere))
 
 
 def test_batches_of_rows() -> None:

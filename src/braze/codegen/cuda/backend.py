@@ -83,7 +83,7 @@ from braze.fusion.kernel import (
 from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
 from braze.runtime.engine import Engine
 
-REVISION: Final = 8  # change with every change to what a tactic means
+REVISION: Final = 9  # change with every change to what a tactic means
 DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
 HOPPER: Final = 90  # the capability whose instructions the Gluon templates are made of

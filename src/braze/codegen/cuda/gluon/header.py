@@ -20,6 +20,7 @@ all_threads = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
 NAN_OF_EITHER = constexpr(PropagateNan.ALL)
 TO_WAIT = constexpr("griddepcontrol.wait; mov.u32 $0, $1;")
 TO_RAISE = constexpr("ex2.approx.ftz.f32 $0, $1;")
+TO_INVERT = constexpr("rcp.approx.ftz.f32 $0, $1;")
 TO_WIDEN = constexpr(
     "{ .reg .b32 t; xor.b32 t, $4, 0x80808080; prmt.b32 $0, t, 0x4B000000, 0x7540; "
     "prmt.b32 $1, t, 0x4B000000, 0x7541; prmt.b32 $2, t, 0x4B000000, 0x7542; "
@@ -54,6 +55,14 @@ def byte_to_float(x):
 @gluon.jit
 def to_e4m3(x):
     return x.to(gl.float8e4nv).to(gl.uint8, bitcast=True)
+
+
+@gluon.jit
+def near_quotient(x, y):
+    # for y of 1 and more; an inverse below the least normal number is zero
+    return x * gl.inline_asm_elementwise(
+        TO_INVERT, "=f,f", [y], dtype=gl.float32, is_pure=True, pack=1
+    )
 
 
 @gluon.jit

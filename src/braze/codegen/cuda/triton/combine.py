@@ -27,6 +27,12 @@ def byte_to_float(x):
 
 
 @triton.jit
+def near_quotient(x, y):
+    """x / y to within some last places, for y of 1 and more; gluon/header.py has it in two."""
+    return tl.fdiv(x, y)
+
+
+@triton.jit
 def max_s16(x, y):
     """The larger of each half of two words, signed."""
     return tl.inline_asm_elementwise(

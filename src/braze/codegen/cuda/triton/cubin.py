@@ -24,7 +24,7 @@ import triton.language as tl
 NAN_OF_EITHER = tl.constexpr(tl.PropagateNan.ALL)
 from braze.codegen.cuda.triton.combine import (
     add_of, all_of, any_of, argmax_first, argmax_last, argmin_first, argmin_last, byte_to_float,
-    from_e5m2, max_of, min_of, mul_of, to_tf32,
+    from_e5m2, max_of, min_of, mul_of, near_quotient, to_tf32,
 )
 """
 # from this compute capability on, launches may overlap and halves of words are compared at once

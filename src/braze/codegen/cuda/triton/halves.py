@@ -58,7 +58,7 @@ def _exp2(a: TritonArith, x: Val) -> Val:
 def _over(a: TritonArith, top: Val, power: Val) -> Val:
     """top / (1 + 2**power)."""
     bottom = a.add(a.const(power, 1.0), _exp2(a, power))
-    return a.put(f"tl.fdiv({top}, {bottom})", bottom.type)
+    return a.put(f"near_quotient({top}, {bottom})", bottom.type)
 
 
 FORMS: Final[Mapping[Activation, Callable[[TritonArith, Val], Val]]] = {
