@@ -11,7 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from braze.core.errors import ModelError, ShapeError, UnsupportedOpError
-from braze.frontend.onnx.importer import check_model, import_model
+from braze.frontend.onnx.findings import ImportRefusal
+from braze.frontend.onnx.importer import check_model, import_model, import_network
 from braze.ir.builder import MAX_BYTES
 from braze.ir.graph import Graph
 from tests.frontend.onnx_models import FLOAT, INT64, info, model, tensor
@@ -93,8 +94,8 @@ def test_a_branch_that_sizes_may_rule_out_is_not_told_with_missing_sizes() -> No
     ]
     two = [tensor("two", np.array(2))]
     proto = model(nodes, [info("x", ["n"])], [ANY], initializers=two)
-    assert "dynamic axes 0 (n)" in refused(proto, UnsupportedOpError)
-    import_model(proto, shapes={"x": (3,)})
+    assert "(or fix sizes, for example shapes={'x': (8,)})" in refused(proto, UnsupportedOpError)
+    import_model(proto, shapes={"x": (8,)})
 
 
 def test_what_might_still_be_constant_is_not_listed() -> None:
@@ -109,34 +110,35 @@ def test_what_might_still_be_constant_is_not_listed() -> None:
     assert "Compress" not in refused(proto, UnsupportedOpError)
 
 
-def test_missing_sizes_and_unsupported_ops_are_told_at_once() -> None:
+def test_sizes_that_may_be_anything_are_no_problem_beside_unsupported_ops() -> None:
     nodes = [node("Bar", ["x"], ["a"]), node("NonZero", ["a"], ["y"])]
     proto = model(nodes, [info("x", ["n", 3])], [info("y", None, INT64)])
     text = refused(proto, UnsupportedOpError)
-    assert "op Bar" in text and "dynamic axes 0 (n)" in text
+    assert "op Bar" in text and "dynamic" not in text and "shapes=" not in text
     reasons = [f.reason for f in check_model(proto) if not f.supported]
-    assert any("op Bar" in r for r in reasons) and "dynamic axes 0 (n)" in reasons[-1]
-    assert "dynamic" not in refused(proto, UnsupportedOpError, shapes={"x": (2, 3)})
+    assert reasons == [text]
 
 
 def branch(name: str, op: str) -> onnx.GraphProto:
     return helper.make_graph([node(op, ["x"], ["o"])], name, [], [info("o", None)])
 
 
-def test_what_sizes_may_lift_is_not_told_with_missing_sizes() -> None:
+def test_what_sizes_may_lift_is_told_with_sizes_that_do() -> None:
     branches = {"then_branch": branch("t", "Relu"), "else_branch": branch("e", "Shape")}
     nodes = [node("If", ["c"], ["y"], **branches)]
     flag = info("c", [], TensorProto.BOOL)
     text = refused(model(nodes, [info("x", ["n"]), flag], [ANY]), UnsupportedOpError)
-    assert "values={'c'" in text and "dynamic axes" in text
+    assert "values={'c'" in text and "shapes=" not in text
     nodes = [
         node("Size", ["x"], ["s"]),
         node("Greater", ["s", "two"], ["c"]),
         node("If", ["c"], ["y"], **branches),
     ]
     two = [tensor("two", np.array(2))]
-    text = refused(model(nodes, [info("x", ["n"])], [ANY], initializers=two), UnsupportedOpError)
-    assert "dynamic axes" in text
+    proto = model(nodes, [info("x", ["n"])], [ANY], initializers=two)
+    text = refused(proto, UnsupportedOpError)
+    assert text.endswith("(or fix sizes, for example shapes={'x': (8,)})")
+    import_model(proto, shapes={"x": (8,)})
 
 
 # ---- shapes ---------------------------------------------------------------------------------
@@ -310,14 +312,14 @@ def test_remedy_for_what_depends_on_sizes() -> None:
         node("Div", ["target", "f"], ["scale"]),
     ]
     text = refused(resized(nodes), UnsupportedOpError, shapes=PROFILE)
-    assert "shapes={'x': (1, 3, ..., ...)}" in text and "values=" not in text
-    import_model(resized(nodes), shapes={"x": (1, 3, 16, 4)})
+    assert "shapes={'x': (1, 3, 8, 8)}" in text and "values=" not in text
+    import_model(resized(nodes), shapes={"x": (1, 3, 8, 8)})
 
 
 def test_remedy_for_what_depends_on_an_image() -> None:
     nodes = [node("ReduceMax", ["x"], ["scale"], axes=[1, 2, 3], keepdims=0)]
     text = refused(resized(nodes), UnsupportedOpError, shapes=PROFILE)
-    assert "content of 'x', so no option fixes it" in text and "values=" not in text
+    assert "content of 'x', which only the run knows" in text and "values=" not in text
 
 
 def test_remedy_for_what_depends_on_a_parameter() -> None:
@@ -335,8 +337,52 @@ def test_remedy_for_a_condition_on_sizes() -> None:
     ]
     proto = model(nodes, [info("x", ["n"])], [ANY], initializers=[tensor("two", np.array(2))])
     text = refused(proto, UnsupportedOpError, shapes={"x": ((1,), (2,), (4,))})
-    assert "shapes={'x': (...,)}" in text
+    assert "shapes={'x': (4,)}" in text  # the opt size, 2, would take the branch of another type
+    import_model(proto, shapes={"x": (4,)})
     import_model(proto, shapes={"x": ((3,), (4,), (5,))})
+
+
+def listed(op: str, inputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
+    return model([node(op, [i.name for i in inputs], ["y"], "n")], inputs, [ANY], opset=18)
+
+
+LISTED = {
+    "ReduceSum": ("ax", [info("x", ["a", "b", "c"]), info("ax", ["k"], INT64)]),
+    "ConstantOfShape": ("s", [info("s", ["r"], INT64)]),
+}
+
+
+@pytest.mark.parametrize("op", LISTED)
+def test_remedies_for_what_depends_on_a_list_of_unknown_length(op: str) -> None:
+    name, inputs = LISTED[op]
+    proto = listed(op, inputs)
+    for given in (None, {name: ((1,), (1,), (8,))}):
+        with pytest.raises(ImportRefusal) as caught:
+            import_model(proto, shapes=given)
+        text = str(caught.value)
+        assert [f.inputs for f in caught.value.findings] == [(name,)]
+        assert f"or pass the content as values={{'{name}': ...}}" in text
+        assert text.endswith(f"or fix sizes, for example shapes={{'{name}': (1,)}})")
+        assert f"--shapes={name}:1)" in caught.value.command
+    import_model(proto, values={name: [0]})
+    import_model(proto, shapes={name: (1,)})
+
+
+def test_no_remedy_where_none_works() -> None:
+    inputs = [info("x", [1, 2, 8, 8]), info("r", ["k", 4]), info("i", ["k"], INT64)]
+    align = node("RoiAlign", ["x", "r", "i"], ["y"], sampling_ratio=0)
+    with pytest.raises(ImportRefusal) as caught:
+        import_model(model([align], inputs, [ANY], opset=16))
+    assert "problems" not in str(caught.value) and "shapes=" not in str(caught.value)
+    assert [f.inputs for f in caught.value.findings] == [()]
+
+
+def test_sizes_given_by_name_are_not_advised_against() -> None:
+    _, inputs = LISTED["ReduceSum"]
+    with pytest.raises(ImportRefusal) as caught:
+        import_network(listed("ReduceSum", inputs), dims={"k": (1, 1, 8), "a": 2})
+    assert "shapes=" not in str(caught.value)  # they would contradict `dims`
+    import_network(listed("ReduceSum", inputs), dims={"k": 1, "a": 2})
 
 
 @pytest.mark.parametrize(("op", "opset", "kind"), [

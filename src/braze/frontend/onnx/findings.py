@@ -25,8 +25,9 @@ class Finding:
     node, op_type, domain: the ONNX node ("" for a finding about a graph input or output); reason:
     why not, one sentence that names the node ("" when supported, or a note); command: the same in
     the words of the command line, where those differ; error: the class of error it is;
-    inputs: graph inputs whose content, when given with `values`, may lift the refusal; cause: what
-    was raised, when that was no BrazeError (a bug of ours).
+    inputs: graph inputs whose content, when given with `values`, may lift the refusal; contents,
+    sizes: those whose content, or of which only sizes, decide it; cause: what was raised, when that
+    was no BrazeError (a bug of ours).
     """
 
     node: str
@@ -37,6 +38,8 @@ class Finding:
     command: str = ""
     error: type[BrazeError] | None = None
     inputs: tuple[str, ...] = ()
+    contents: frozenset[str] = frozenset()
+    sizes: frozenset[str] = frozenset()
     cause: Exception | None = None
 
 

@@ -27,6 +27,7 @@ from braze.frontend.onnx.opt_sizes import check_opt_sizes
 from braze.frontend.onnx.order import order_nodes
 from braze.frontend.onnx.proto import ModelSource, load_model
 from braze.frontend.onnx.records import ModelRecord, Unreadable, ValueRecord
+from braze.frontend.onnx.remedies import with_remedies
 from braze.frontend.onnx.scope import Poison, Scope
 from braze.frontend.onnx.shapes import (
     ImportShapes,
@@ -93,8 +94,9 @@ def import_network(
         _raise_with_ops(record, shapes, values or {}, importers, e)
         raise
     graph, findings = _import(record, resolved, values or {}, importers)
-    if resolved.missing and any(not f.supported for f in findings):
-        findings.append(_profile_finding(resolved.missing))
+    if graph is None:
+        given = Given(record, shapes, dims, values or {}, importers)
+        findings = with_remedies(findings, resolved, given.attempt)
     raise_findings(findings)
     assert graph is not None
     check_opt_sizes(graph.guards, resolved.profiles, resolved.guesses)
@@ -119,6 +121,8 @@ def _raise_with_ops(
     """Raise one error for `missing` sizes and for what no choice of sizes makes run, if any."""
     resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
     _, findings = _import(record, resolved, values, importers)
+    given = Given(record, shapes, None, values, importers)
+    findings = with_remedies(findings, resolved, given.attempt)
     fixed = {name for name, type_ in resolved.types.items() if is_static(type_.shape)}
     certain = [
         f
@@ -142,14 +146,39 @@ def check_model(
 ) -> tuple[Finding, ...]:
     """One Finding a live node, supported or not; sizes that `shapes` leaves out stay symbolic.
 
-    When something is not supported and sizes are missing, a last finding tells which.
+    When the rank of an input is missing, a last finding tells which.
     """
     record = override_initializers(load_model(model), shapes, values)
     resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
-    _, findings = _import(record, resolved, values or {}, importers)
-    if resolved.missing and any(not f.supported for f in findings):
+    graph, findings = _import(record, resolved, values or {}, importers)
+    if graph is None:
+        given = Given(record, shapes, None, values or {}, importers)
+        findings = with_remedies(findings, resolved, given.attempt)
+    if resolved.missing and any(i.name not in resolved.types for i in record.runtime_inputs):
         findings.append(_profile_finding(resolved.missing))
     return tuple(findings)
+
+
+@dataclass(frozen=True)
+class Given:
+    """A model and the options of its import, to try others on top of them."""
+
+    record: ModelRecord
+    shapes: Shapes | None
+    dims: Dims | None
+    values: Values
+    importers: Mapping[tuple[str, str], Importer]
+
+    def attempt(self, shapes: Mapping[str, Any], values: Values) -> Sequence[Finding]:
+        """What an import finds with further shapes and values."""
+        all_shapes = {**merge_profiles(self.shapes), **shapes}
+        all_values = {**self.values, **values}
+        for name in values:
+            all_shapes.pop(name, None)  # content has a shape
+        resolved = resolve_shapes(
+            self.record.runtime_inputs, all_shapes, all_values, dims=self.dims, require=False
+        )
+        return _import(self.record, resolved, all_values, self.importers)[1]
 
 
 def override_initializers(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from braze.core.errors import BrazeError, ModelError, UnsupportedOpError
-from braze.core.words import worded
 from braze.frontend.onnx.bodies import Site
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
 from braze.frontend.onnx.flow import CONTROL_FLOW
@@ -27,7 +26,7 @@ from braze.frontend.onnx.schemas import (
     has_function,
 )
 from braze.frontend.onnx.scope import Bound, Listed, Poison, Refused, Scope
-from braze.frontend.onnx.sources import Sources
+from braze.frontend.onnx.sources import Origin, Sources
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import ContentNeededError, Importer, OnnxNode
@@ -279,27 +278,24 @@ class NodeImporter:
 
     def _fail(self, node: NodeRecord, scope: Scope | None, error: Exception) -> None:
         wrapped = node_error(node, error)
-        reason, command = str(wrapped), wrapped.command
         inputs: tuple[str, ...] = ()
+        origin = Origin()
         if isinstance(error, ContentNeededError) and scope is not None:
             value = scope[node.inputs[error.input]]
             if isinstance(value, Value):
-                inputs = self.sources.parameters(value)
-                remedies = worded(lambda words: self.sources.remedy(value, words))
-                reason, command = (
-                    f"{text} ({remedy})" if remedy else text
-                    for text, remedy in zip((reason, command), remedies, strict=True)
-                )
+                inputs, origin = self.sources.parameters(value), self.sources.of(value)
         self.findings.append(
             Finding(
                 node=node.name,
                 op_type=node.op_type,
                 domain=node.domain,
                 supported=False,
-                reason=reason,
-                command=command,
+                reason=str(wrapped),
+                command=wrapped.command,
                 error=type(wrapped),
                 inputs=inputs,
+                contents=origin.contents,
+                sizes=origin.sizes,
                 cause=None if isinstance(error, BrazeError) else error,
             )
         )

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from braze.core.dims import DimExpr, symbols
-from braze.core.words import OPEN, Sizes, Words
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Node, Value
 from braze.ir.run_sizes import node_symbols, sources
@@ -89,34 +88,20 @@ class Sources:
     def parameters(self, value: Value) -> tuple[str, ...]:
         """Graph inputs whose content, given with `values`, makes `value` a constant.
 
-        Empty when data is among them, or when dynamic sizes are.
+        Empty when data is among them, or when sizes of other inputs are.
         """
         origin = self.of(value)
-        if origin.sizes or not all(map(self._is_parameter, origin.contents)):
+        if not (origin.sizes <= origin.contents and all(map(self._is_parameter, origin.contents))):
             return ()
         return tuple(sorted(origin.contents))
 
     def _is_parameter(self, name: str) -> bool:
         if name not in self._inputs:
             return False
+        shape = self._inputs[name].shape
+        if len(shape) == 1 and not isinstance(shape[0], int):
+            return True  # a list of any length
         count = 1
-        for d in self._inputs[name].shape:
+        for d in shape:
             count *= d if isinstance(d, int) else MAX_PARAMETER_ELEMENTS + 1
         return count <= MAX_PARAMETER_ELEMENTS
-
-    def remedy(self, value: Value, words: Words) -> str:
-        """How to make `value` known when the model is built; "" where nothing can."""
-        given = self.parameters(value)
-        if given:
-            return f"or pass the content as {words.values(given)}"
-        origin = self.of(value)
-        if origin.sizes and not origin.contents:
-            fixed = {name: (self._fixed_shape(name),) * 3 for name in sorted(origin.sizes)}
-            return f"it depends on sizes only: make them static, {words.shapes(fixed)}"
-        if origin.contents:
-            names = " and ".join(map(repr, sorted(origin.contents)))
-            return f"it depends on the content of {names}, so no option fixes it"
-        return ""
-
-    def _fixed_shape(self, name: str) -> Sizes:
-        return tuple(d if isinstance(d, int) else OPEN for d in self._inputs[name].shape)
