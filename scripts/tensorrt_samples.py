@@ -19,7 +19,7 @@ SAMPLES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("stream_writer",), "runs, with Polygraphy 0.53"),
     (
         ("sample_weight_stripping/build_engines.py", "…/refit_engine_and_infer.py"),
-        "both run; the refitted engine gives the bits of the normal one",
+        "both run; the stripped engine has no weights, refitted it gives the normal one's bits",
     ),
     (
         ("network_api_pytorch_mnist",),

@@ -52,7 +52,9 @@ def test_nodes(what: str) -> None:
     error = parser.get_error(0)
     assert error.code() is code, str(error)
     assert (error.node(), error.node_name()) == (0, "it")
-    assert log.errors[-1] == str(error)
+    head = f"In node 0 with name: it and operator: {nodes[0].op_type} ({error.func()}): "
+    assert str(error) == f"{head}{code.name}: {error.desc()}" == log.errors[-1]
+    assert str(code) == code.name
 
 
 def damaged(parser: Any) -> bool:
@@ -88,3 +90,5 @@ def test_models(call: Callable[[Any], bool]) -> None:
     assert not call(parser)
     error = parser.get_error(parser.num_errors - 1)
     assert error.code() is OF_MODELS[call] and error.node() == -1
+    assert str(error).startswith("In node -1 ") is (call is not damaged)
+    assert str(error).endswith(f"(parse): {error.code()}: {error.desc()}")

@@ -90,6 +90,11 @@ class ErrorCode(Number):
     UNSUPPORTED_NODE_SHAPE = 13
     REFIT_FAILED = 14
 
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
 
 class HardwareCompatibilityLevel(Number):
     """On which GPUs an engine runs."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from braze.core.errors import BrazeError, DTypeError, InternalError, ShapeError, UnsupportedOpError
 from braze.frontend.onnx.findings import NoSuchOpError
 from braze.tensorrt.enums_build import ErrorCode
+
+# texts of these name no node; those of others do even where there is none, as in TensorRT
+_WITHOUT_NODE: Final = (ErrorCode.MODEL_DESERIALIZE_FAILED, ErrorCode.REFIT_FAILED)
 
 
 class ParserError:
@@ -67,8 +71,9 @@ class ParserError:
         return len(self._functions)
 
     def __str__(self) -> str:
-        at = f"node {self._node} ({self._name}, {self._operator})" if self._node >= 0 else "model"
-        return f"{at}: {self._code.name}: {self._desc}"
+        at = f"In node {self._node} with name: {self._name} and operator: {self._operator} "
+        text = f"({self.func()}): {self._code}: {self._desc}"
+        return text if self._code in _WITHOUT_NODE else at + text
 
     __repr__ = __str__
 
