@@ -28,7 +28,7 @@ def bits_as_bytes(codes: Array, bits: int) -> Array:
     return np.asarray(np.bitwise_or.reduce(parts << shifts, axis=-1))
 
 
-def _codes(data: Array, bits: int) -> Array:
+def bytes_as_codes(data: Array, bits: int) -> Array:
     """The inverse of `bits_as_bytes`."""
     shifts = np.arange(8 // bits, dtype=np.uint8) * np.uint8(bits)
     parts = data[..., None] >> shifts & np.uint8((1 << bits) - 1)
@@ -46,7 +46,7 @@ def records(codes: Array, scale: Array, zero: Array | None, bits: int) -> Array:
 def weight_of(spec: CodedSpec, data: Array) -> Array:
     """The numbers [k, n] in float32 that records stand for."""
     scale = np.ascontiguousarray(data[..., :SCALE_BYTES]).view(np.float32)
-    codes = _codes(data[..., SCALE_BYTES + spec.own :], spec.bits).astype(np.float32)
+    codes = bytes_as_codes(data[..., SCALE_BYTES + spec.own :], spec.bits).astype(np.float32)
     zero = data[..., SCALE_BYTES, None].astype(np.float32) if spec.own else np.float32(spec.zero)
     with np.errstate(all="ignore"):
         wide = (codes - zero) * scale

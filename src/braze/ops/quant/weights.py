@@ -18,6 +18,7 @@ from braze.ops.move.shape import transpose
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary
 from braze.ops.product.matmul import MatMul
+from braze.ops.quant.coded import bytes_as_codes
 from braze.ops.quant.linear import Dequantize, RepeatBlocks
 from braze.ops.quant.parameters import held
 from braze.ops.writing.arguments import normalize_axis
@@ -25,6 +26,8 @@ from braze.ops.writing.arguments import normalize_axis
 
 def unpacked(data: Array, bits: int, count: int) -> Array:
     """The first `count` codes (uint8) of each row of bytes, lowest bits first."""
+    if 8 % bits == 0:
+        return bytes_as_codes(data.astype(np.uint8, copy=False), bits)[..., :count]
     stream = np.unpackbits(data.astype(np.uint8), axis=-1, bitorder="little")
     codes = stream[..., : count * bits].reshape(*data.shape[:-1], count, bits)
     return np.packbits(codes, axis=-1, bitorder="little")[..., 0]
