@@ -13,8 +13,10 @@ from braze.codegen.cpu.target import CpuTarget
 from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import BF16, F16, F32
+from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
+from braze.expr.scalar import axis, cast, load
 from braze.fusion.kernel import AnchorKernel
-from braze.runtime.native import host_features
+from braze.runtime.native import LoadedKernel, host_features
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, Compiled, conv, conv3d, matmul
 
@@ -102,6 +104,31 @@ def test_infinities_nan_and_equal_rows() -> None:
         got = Compiled(kernel, tactic, TARGET)(inputs, {}, 2).astype(np.float32)
         assert np.isnan(got[2]).all() and np.isinf(got[1]).all()
         np.testing.assert_array_equal(got[3:], np.broadcast_to(got[3], got[3:].shape))
+
+
+@runs_here
+@pytest.mark.parametrize("size", [1, 7, 32, 3001])
+def test_rounding_has_the_bits_of_the_arithmetic_one(size: int) -> None:
+    """NaN, infinities, ties and the ends of the range; denormals alone become zero."""
+    at = (axis(0),)
+    nest = LoopNest((size,), (), (), (Store(0, at, cast(load(0, at, F32), BF16)),))
+    kernel = LoopKernel((TensorSpec(F32, (size,)),), (TensorSpec(BF16, (size,)),), (nest,))
+    bits = np.random.default_rng(3).integers(0, 1 << 32, size, dtype=np.uint32)
+    bits[::3] = bits[::3] & 0xFFFF0000 | 0x8000  # ties
+    bits[:6] = [0x7F800000, 0xFF800001, 0x7F7FFFFF, 0x7FFFFFFF, 0x80000000, 0x00800000][:size]
+    tiny = (bits & 0x7F800000) == 0
+    found = []
+    for target in (CpuTarget("avx512", 2), TARGET):
+        backend = CpuBackend(target)
+        for tactic in backend.tactics(kernel, EFFORTS[3]):
+            assert (f"with={EXTRA}" in str(tactic)) is bool(target.extras)
+            code = backend.compile(kernel, tactic)
+            out = np.zeros(size, np.uint16)
+            loaded = LoadedKernel(code.own_code.data, code.own_code.entry)
+            assert loaded.run([bits.view(np.float32), out], [], workers=1) == 0
+            found.append(np.where(tiny, bits >> 31 << 15, out))
+    for got in found:
+        np.testing.assert_array_equal(got, found[0])
 
 
 @pytest.mark.parametrize(

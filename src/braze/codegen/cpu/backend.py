@@ -12,12 +12,14 @@ import numpy as np
 
 from braze.codegen.cpu.anchors import anchor_support, anchor_tactics, compile_anchor
 from braze.codegen.cpu.host import host_cpu
+from braze.codegen.cpu.llvm.halves import ROUNDS_BF16
 from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.codegen.cpu.measure import CpuWorkload
 from braze.codegen.cpu.packing import pack_anchor
 from braze.codegen.cpu.product.dot import halves_of
-from braze.codegen.cpu.target import EXTRAS, CpuTarget
+from braze.codegen.cpu.target import EXTRAS, CpuTarget, with_extras
 from braze.core.config import Effort
+from braze.core.dtypes import BF16
 from braze.core.errors import CompileError, ConfigError
 from braze.core.target import Preferences
 from braze.core.version import __version__
@@ -70,12 +72,23 @@ class CpuBackend:
 
     def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
         if isinstance(kernel, LoopKernel):
-            return loop_tactics(kernel, self.target, effort)
-        return anchor_tactics(kernel, self.target, effort)
+            found = loop_tactics(kernel, self.target, effort)
+        else:
+            found = anchor_tactics(kernel, self.target, effort)
+        return tuple(self._rounding(kernel, tactic) for tactic in found)
+
+    def _rounding(self, kernel: Kernel, tactic: Tactic) -> Tactic:
+        """`tactic` with the instruction that rounds to bfloat16, where that may be asked for."""
+        outputs = kernel.outputs if isinstance(kernel, LoopKernel) else (kernel.output,)
+        narrow = any(t.dtype is BF16 for t in (*kernel.inputs, *outputs))
+        wanted = ("with", ROUNDS_BF16)
+        if not narrow or ROUNDS_BF16 not in self.target.extras or wanted in tactic.parameters:
+            return tactic
+        return replace(tactic, parameters=(*tactic.parameters, wanted))
 
     def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
         # code that needs more than the instruction set says so by its tactic
-        target = replace(self.target, extras=())
+        target = with_extras(self.target, tactic)
         if isinstance(kernel, LoopKernel):
             return compile_loops(kernel, tactic, target)
         return compile_anchor(kernel, tactic, target)

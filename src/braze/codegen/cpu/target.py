@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from braze.codegen.cpu.host import L1_BYTES, L2_BYTES
 from braze.core.errors import ConfigError
 from braze.engine.schema import MIN_ALIGN
+from braze.fusion.kernel import Tactic
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +133,8 @@ class CpuTarget:
 
     def describe(self) -> dict[str, Any]:
         return {"arch": "x86-64", "isa": self.isa}
+
+
+def with_extras(target: CpuTarget, tactic: Tactic) -> CpuTarget:
+    """`target` with what `tactic` wants beside the instruction set, and nothing else."""
+    return replace(target, extras=tuple(str(v) for k, v in tactic.parameters if k == "with"))

@@ -24,7 +24,6 @@ from braze.codegen.cpu.product.dot import (
     element_type,
     is_bytes,
     multiplied,
-    with_extras,
     word_extras,
 )
 from braze.codegen.cpu.product.epilogue import Epilogue
@@ -35,7 +34,7 @@ from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.product.tactics import orders, tile_choices
-from braze.codegen.cpu.target import CpuTarget
+from braze.codegen.cpu.target import CpuTarget, with_extras
 from braze.core.config import Effort
 from braze.core.dims import Dim, product
 from braze.core.dtypes import DType
@@ -163,7 +162,8 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     sizes = Sizes.of(spec)
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
     types, target = [t.dtype for t in kernel.inputs[:2]], with_extras(target, tactic)
-    shape = TileShape(rows, vectors, lanes, multiplied(types[1], target), spec.acc)
+    words = bool(word_extras(target, types, sizes.k))
+    shape = TileShape(rows, vectors, lanes, multiplied(types[1], words), spec.acc)
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     capacity = rows * blocking.block_tiles
     scratch = Scratch(shape.itemsize)
@@ -200,8 +200,8 @@ def compile_conv(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Com
     loops.run(spec.groups)
     code, params = fn.finish(speed=0)
     values = (("columns", shape.columns), ("groups", spec.groups))
-    words = (("word", shape.depth),) if shape.depth > 1 else ()
-    packing = Packing("conv_panels", shape.dtype, (*values, *words))
+    together = (("word", shape.depth),) if shape.depth > 1 else ()
+    packing = Packing("conv_panels", shape.dtype, (*values, *together))
     launch = HostLaunch(True, scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, ((WEIGHT_SLOT, packing),))
 

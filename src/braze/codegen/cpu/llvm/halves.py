@@ -1,15 +1,20 @@
 """float16 and bfloat16 in memory, float32 in registers: conversions without library calls.
 
-Rounding is to nearest, ties to even. Where the ISA has F16C (avx2 and later) LLVM's conversions
-become instructions; the baseline ISA uses integer arithmetic.
+Rounding is to nearest, ties to even. Where the ISA has F16C (avx2 and later), and for bfloat16
+where the target has AVX512-BF16, LLVM's conversions become instructions; others are integer
+arithmetic.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import I32, I64
-from braze.codegen.cpu.llvm.vector import F16, F32, I16, Lanes, with_element
+from braze.codegen.cpu.llvm.vector import BF16, F16, F32, I16, Lanes, with_element
+
+ROUNDS_BF16: Final = "avx512bf16"  # the extra that rounds float32 to bfloat16 at once
 
 
 def f16_to_f32(a: Lanes, raw: ir.Value) -> ir.Value:
@@ -58,6 +63,8 @@ def bf16_to_f32(a: Lanes, raw: ir.Value) -> ir.Value:
 
 def f32_to_bf16(a: Lanes, x: ir.Value) -> ir.Value:
     """float32 to bfloat16 bits (i16)."""
+    if ROUNDS_BF16 in a.fn.target.extras:
+        return a.b.bitcast(a.b.fptrunc(x, with_element(x.type, BF16)), with_element(x.type, I16))
     bits = a.bits(x)
     high = a.shift_right(bits, 16)
     odd = a.b.and_(high, a.const(bits, 1))

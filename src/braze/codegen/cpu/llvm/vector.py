@@ -19,6 +19,22 @@ from braze.codegen.cpu.llvm.function import I1, I32, I64, KernelFunction
 F32 = ir.FloatType()
 F64 = ir.DoubleType()
 F16 = ir.HalfType()
+
+
+class BFloatType(ir.Type):  # type: ignore[misc]  # llvmlite has no types
+    """LLVM's bfloat, for which llvmlite has no class."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BFloatType)
+
+    def __hash__(self) -> int:
+        return hash(BFloatType)
+
+
+BF16 = BFloatType()
 I16 = ir.IntType(16)
 
 

@@ -9,17 +9,17 @@ what the register tile steps through.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import KernelFunction
+from braze.codegen.cpu.llvm.vector import BF16 as BFLOAT
 from braze.codegen.cpu.llvm.vector import suffix
 from braze.codegen.cpu.target import CpuTarget
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, F16, F32, F64, I8, I32, U8, DType
-from braze.fusion.kernel import Tactic
 
 WORD: Final = 4  # bytes that are multiplied into a sum at once
 PAIR: Final = 2  # numbers in bfloat16 that are
@@ -75,22 +75,9 @@ def _byte_pairs(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir
     return c
 
 
-class _BFloat(ir.Type):  # type: ignore[misc]  # llvmlite has no types
-    """LLVM's bfloat, for which llvmlite has no class."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
 def _half_pairs(fn: KernelFunction, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """One instruction (AVX512-BF16) for two products in float32; denormals are zeros to it."""
-    halves = ir.VectorType(_BFloat(), PAIR * c.type.count)
+    halves = ir.VectorType(BFLOAT, PAIR * c.type.count)
     x, y = (fn.builder.bitcast(v, halves) for v in (a, b))
     return fn.intrinsic(f"llvm.x86.avx512bf16.dpbf16ps.{32 * c.type.count}", c.type, [c, x, y])
 
@@ -121,10 +108,9 @@ def element_type(stored: DType) -> DType:
     return _ELEMENTS.get(stored, stored)
 
 
-def multiplied(stored: DType, target: CpuTarget) -> DType:
-    """The same with the extra instructions of `target`."""
-    key = (stored, stored, F32)
-    return stored if any(key in _EXTRA_DOTS[e] for e in target.extras) else element_type(stored)
+def multiplied(stored: DType, words: bool) -> DType:
+    """The same, or the stored type where words of it are multiplied."""
+    return stored if words else element_type(stored)
 
 
 def dot_refusal(operands: Sequence[DType], acc: DType) -> str | None:
@@ -155,11 +141,6 @@ def dot(target: CpuTarget, types: Key) -> Dot:
         if types in _EXTRA_DOTS[extra]:
             return _EXTRA_DOTS[extra][types]
     return DOTS[target.isa][types]
-
-
-def with_extras(target: CpuTarget, tactic: Tactic) -> CpuTarget:
-    """`target` with what `tactic` wants beside the instruction set, and nothing else."""
-    return replace(target, extras=tuple(str(v) for k, v in tactic.parameters if k == "with"))
 
 
 def halves_of(target: CpuTarget) -> frozenset[str]:

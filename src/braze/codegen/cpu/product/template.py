@@ -15,7 +15,6 @@ from braze.codegen.cpu.product.dot import (
     element_type,
     is_bytes,
     multiplied,
-    with_extras,
     word_extras,
 )
 from braze.codegen.cpu.product.epilogue import Epilogue
@@ -33,7 +32,7 @@ from braze.codegen.cpu.product.spec import Product, from_spec
 from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.product.tactics import MAX_ROWS, conflicts, orders, tile_choices
-from braze.codegen.cpu.target import CpuTarget
+from braze.codegen.cpu.target import CpuTarget, with_extras
 from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
 from braze.core.dtypes import BF16, F16, DType
@@ -150,7 +149,8 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
     p, types = from_spec(spec), [kernel.inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
     rows, vectors, lanes = (int(tactic[key]) for key in ("rows", "vectors", "lanes"))
     held, target = types[1] if tactic["b"] == "held" else None, with_extras(target, tactic)
-    shape = TileShape(rows, vectors, lanes, multiplied(types[1], target), spec.acc, held)
+    words = tactic["b"] == "packed" and bool(word_extras(target, types, p.k))
+    shape = TileShape(rows, vectors, lanes, multiplied(types[1], words), spec.acc, held)
     packed = tactic["b"] in ("packed", "held")
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     scratch = Scratch(shape.itemsize)
