@@ -9,6 +9,7 @@ import pytest
 
 import braze
 import braze.tensorrt as trt
+from braze.core.errors import ExecutionError
 from tests.gpu.test_engines import DYNAMIC, conv_feed
 from tests.meta import small_models
 from tests.tensorrt.engines import Log
@@ -18,6 +19,11 @@ torch: Any = pytest.importorskip("torch")
 
 @pytest.fixture(scope="module")
 def engine() -> Any:
+    """An engine whose weights can be streamed."""
+    return built(trt.BuilderFlag.WEIGHT_STREAMING)
+
+
+def built(flag: Any) -> Any:
     """conv_net, parsed and built as a script does; no target is named, so it is the GPU's."""
     patch = pytest.MonkeyPatch()
     patch.delenv("BRAZE_TARGET", raising=False)
@@ -28,7 +34,7 @@ def engine() -> Any:
     assert parser.parse(small_models.conv_net().SerializeToString())
     config = builder.create_builder_config()
     config.builder_optimization_level = 2
-    config.set_flag(trt.BuilderFlag.WEIGHT_STREAMING)
+    config.set_flag(flag)
     config.clear_flag(trt.BuilderFlag.TF32)
     profile = builder.create_optimization_profile()
     profile.set_shape("x", *DYNAMIC["x"])
@@ -128,3 +134,15 @@ def test_wrong_use_is_told(engine: Any) -> None:
     assert not context.execute_async_v3(0)
     assert not context.set_input_shape("x", (10**6, 3, 24, 24))
     assert len(log.errors) == 3
+
+
+def test_a_stripped_engine_is_refitted() -> None:
+    bare, x = built(trt.BuilderFlag.STRIP_PLAN), conv_feed(3)["x"]
+    assert bare.core.plan.stripped
+    with pytest.raises(ExecutionError, match="left out"):
+        bare.core({"x": x})
+    log = Log()
+    model = small_models.conv_net().SerializeToString()
+    assert trt.OnnxParserRefitter(trt.Refitter(bare, log), log).refit_from_bytes(model), log.errors
+    assert bare.core.on_gpu
+    np.testing.assert_array_equal(bare.core({"x": x})["y"], expected(x))

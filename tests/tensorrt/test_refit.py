@@ -149,6 +149,11 @@ def test_models_that_do_not_fit() -> None:
     assert not parser.refit_from_bytes(proto(with_weights(one=np.float32([1, 2, 3, 4][:1]))))
     assert not parser.refit_model_proto()
     assert parser.num_errors == 4
+    other = with_weights(NEW_W, NEW_ONE)
+    for node, tensor in zip(other.graph.node, other.graph.initializer, strict=False):
+        node.input[1] = tensor.name = f"other_{tensor.name}"
+    assert not parser.refit_from_bytes(proto(other))
+    assert parser.get_error(4).desc().endswith("none of the engine's weights by their names")
     for i in range(4):
         assert parser.get_error(i).code() is trt.ErrorCode.REFIT_FAILED
     assert "no model is loaded" in parser.get_error(3).desc()

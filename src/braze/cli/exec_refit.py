@@ -12,7 +12,7 @@ import numpy as np
 
 import braze
 from braze.cli.exec_log import Log
-from braze.core.errors import ConfigError
+from braze.core.errors import ConfigError, ModelError
 from braze.core.trace import Trace
 from braze.engine.write import to_array
 from braze.tensorrt.enums_build import BuilderFlag
@@ -105,6 +105,8 @@ def refitted(engine: braze.Engine, model: str, log: Log) -> braze.Engine:
     start = time.perf_counter()
     given: dict[str, np.ndarray[Any, Any]] = dict(read_initializers(model, None))
     weights = {e["constant"]: given[e["name"]] for e in record["weights"] if e["name"] in given}
+    if record["weights"] and not weights:
+        raise ModelError(f"{model} has none of the engine's weights by their names")
     plan = rebuild(record, weights)
     from braze.codegen.catalog import find_backend
 

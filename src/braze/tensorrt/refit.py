@@ -277,10 +277,12 @@ class OnnxParserRefitter(Scoped):
         loaded, self._loaded = self._loaded, None
         if loaded is None:
             return self._fail("no model is loaded")
-        for entry in self._refitter.entries:
-            array = loaded.get(entry["name"])
-            if array is None:
-                continue
+        entries = self._refitter.entries
+        found = [e for e in entries if e["name"] in loaded]
+        if entries and not found:
+            return self._fail("the model has none of the engine's weights by their names")
+        for entry in found:
+            array = loaded[entry["name"]]
             if not self._refitter.set_named_weights(entry["name"], array):
                 return self._fail(f"initializer {entry['name']!r} does not fit the engine")
         return self._refitter.refit_cuda_engine()
