@@ -114,7 +114,7 @@ def slice_(s: Sketch, x: Ref) -> Ref:
         if step > 0:
             start, end = a, s.r.choice([a + s.r.randint(1, n - a), 1 << 40])
         else:
-            start, end = s.r.choice([n - 1 - a, -1 - a, 1 << 40]), -(1 << 40)
+            start, end = s.r.choice([n - 1 - a, -1 - a, 1 << 40, -(1 << 40)]), -(1 << 40)
         starts.append(start)
         ends.append(end)
         steps.append(step)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from braze.core import dims
+from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
@@ -35,10 +36,23 @@ def _from_front(g: GraphBuilder, position: Dim, size: Dim) -> Dim:
     return near + size * is_negative(near)
 
 
+def _backwards_from(g: GraphBuilder, start: Dim, size: Dim) -> Dim:
+    """Where a slice backwards starts: within 0 .. size - 1; -1 on an axis without elements."""
+    last, bounds = size - 1, g.range_of
+    if start == last:
+        return start
+    if bounds(last)[0] >= 0:
+        return larger(smaller(start, last, bounds), 0, bounds)
+    return smaller(larger(start, 0, bounds), last, bounds)
+
+
 def _resolve_slice(
     n: OnnxNode, g: GraphBuilder, size: Dim, start: Dim, end: Dim, step: int
 ) -> tuple[Dim, Dim]:
-    """(first index, number of elements) of one sliced axis, by the clamping rules of ONNX."""
+    """(first index, number of elements) of one sliced axis, by the clamping rules of ONNX.
+
+    Backwards they take a start before the axis for its first element (numpy takes nothing then).
+    """
     if step == 0:
         raise ShapeError(f"node {n.name!r} (Slice): step 0; use a step that is not zero")
     start = _from_front(g, start, size)
@@ -49,7 +63,7 @@ def _resolve_slice(
         end = smaller(larger(end, 0, bounds), size, bounds)
         count = dims.ceildiv(end - start, step)
     else:
-        start = smaller(larger(start, -1, bounds), size - 1, bounds)
+        start = _backwards_from(g, start, size)
         end = smaller(larger(end, -1, bounds), size - 1, bounds)
         count = dims.ceildiv(start - end, -step)
         if is_run_size(g, start):
@@ -70,13 +84,14 @@ def import_slice(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         which = tuple(n.attr("axes", range(len(starts))))
         steps: Sequence[Dim] = (1,) * len(starts)
     else:
-        starts = run_sizes(n, g, 1, "starts")
-        ends = run_sizes(n, g, 2, "ends")
+        starts = run_sizes(n, g, 1, "starts", far=True)
+        ends = run_sizes(n, g, 2, "ends", far=True)
         count = len(starts)
         which = run_sizes(n, g, 3, "axes") if n.input(3) is not None else tuple(range(count))
-        steps = run_sizes(n, g, 4, "steps") if n.input(4) is not None else (1,) * count
+        steps = (1,) * count if n.input(4) is None else run_sizes(n, g, 4, "steps", far=True)
     if not len(starts) == len(ends) == len(which) == len(steps):
         raise ShapeError(f"node {n.name!r} (Slice): starts, ends, axes and steps differ in length")
+    steps = tuple(_near(n, g, d) for d in steps)
     if not dims.is_static(which):
         picked(g, which, rank, n.name)
         starts, ends = (tuple(_near(n, g, d) for d in given) for given in (starts, ends))
@@ -89,7 +104,7 @@ def import_slice(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 
 def _near(n: OnnxNode, g: GraphBuilder, d: Dim) -> Dim:
-    """A start or end that sums with sizes do not overflow; larger ones lie outside as well."""
+    """A start, end or step that sums with sizes do not overflow; larger ones lie outside too."""
     near = dims.dmin(dims.dmax(d, -FAR), FAR)
     return g.name_size(near, -FAR, FAR, f"{n.name}_place")
 
@@ -119,14 +134,17 @@ def _positions(n: OnnxNode, g: GraphBuilder, size: Dim, start: Dim, end: Dim, st
     start, end = _from_front(g, start, size), _from_front(g, end, size)
     backwards = is_negative(step)
 
-    def within(position: Dim) -> Dim:
+    def either(position: Dim, back: Dim) -> Dim:
         ahead = smaller(larger(position, 0, bounds), size, bounds)
-        back = smaller(larger(position, -1, bounds), size - 1, bounds)
         return ahead + backwards * (back - ahead)
 
-    first = g.name_size(within(start), -1, None, f"{n.name}_start")
-    span = within(end) - first
+    back = _backwards_from(g, start, size)
+    first = g.name_size(either(start, back), -1, None, f"{n.name}_start")
+    back = smaller(larger(end, -1, bounds), size - 1, bounds)
+    span = either(end, back) - first
     span = span - backwards * span * 2
-    pace = g.name_size(dims.dmax(step, 0 - step), 1, None, f"{n.name}_pace")
+    # a longer one takes one element as well
+    pace = dims.dmin(dims.dmax(step, 0 - step), MAX_SIZE)
+    pace = g.name_size(pace, 1, None, f"{n.name}_pace")
     count = settled(g, dims.dmax(dims.ceildiv(span, pace), 0), size, f"{n.name}_size")
     return g.add1(Range(first, pace - backwards * pace * 2, count, I64))

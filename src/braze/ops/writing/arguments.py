@@ -65,9 +65,14 @@ def known_sizes(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[Di
     return tuple(sizes.reshape(-1))
 
 
-def run_sizes(n: OnnxNode, g: GraphBuilder, index: int, what: str) -> tuple[Dim, ...]:
-    """The content of an integer input; what only the run knows are symbols of any sign."""
-    sizes = run_contents(g, n.need(index))
+def run_sizes(
+    n: OnnxNode, g: GraphBuilder, index: int, what: str, far: bool = False
+) -> tuple[Dim, ...]:
+    """The content of an integer input; what only the run knows are symbols of any sign.
+
+    far: the least number of all, too, is allowed (as one more).
+    """
+    sizes = run_contents(g, n.need(index), far)
     return known_sizes(n, g, index, what) if sizes is None else tuple(sizes.reshape(-1))
 
 

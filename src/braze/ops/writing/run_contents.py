@@ -15,7 +15,7 @@ import numpy as np
 
 from braze.core.dims import Dim, dmax, dmin, is_static, static, symbols
 from braze.core.dtypes import BOOL, I64
-from braze.expr.scalar import cast, hole
+from braze.expr.scalar import binary, cast, const, hole
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Node, TensorType, Value
 from braze.ops.base import Array, InferContext, Op
@@ -24,11 +24,12 @@ from braze.ops.lowering import Lowering, Pointwise
 MAX_READ: Final = 64  # elements of a tensor that sizes are read from
 LOWEST: Final = -(1 << 63) + 1  # the least int64 stands for no value
 HIGHEST: Final = (1 << 63) - 1
+MOVES: Final = frozenset({"Concat", "Gather", "Slice", "Reshape", "Transpose", "Expand"})
 
 
 @dataclass(frozen=True)
 class AsSizes(Op):
-    """Integers as int64, which sizes are read from."""
+    """Integers as int64, which sizes are read from, none below LOWEST."""
 
     def infer(
         self, inputs: Sequence[TensorType | None], ctx: InferContext
@@ -38,17 +39,22 @@ class AsSizes(Op):
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         assert inputs[0] is not None
-        return (inputs[0].astype(np.int64),)
+        wide = inputs[0].astype(np.int64)
+        return (np.asarray(np.maximum(wide, LOWEST)) if inputs[0].dtype == np.int64 else wide,)
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         assert inputs[0] is not None
-        return Pointwise(cast(hole(0, inputs[0].dtype), I64))
+        wide = hole(0, inputs[0].dtype)
+        if wide.dtype is I64:
+            return Pointwise(binary("max", wide, const(LOWEST, I64)))
+        return Pointwise(cast(wide, I64))
 
 
-def run_contents(g: GraphBuilder, v: Value) -> Array | None:
+def run_contents(g: GraphBuilder, v: Value, far: bool = False) -> Array | None:
     """The elements of an integer tensor as sizes, or None for one that is too large or no integer.
 
-    Symbols of the run may have either sign; see `settled`.
+    Symbols of the run may have either sign; see `settled`. far: the least int64 becomes LOWEST,
+    unless something is computed of it first; else it is an error of the run.
     """
     known = g.sizes(v)
     if known is not None:
@@ -59,10 +65,10 @@ def run_contents(g: GraphBuilder, v: Value) -> Array | None:
     if count > MAX_READ:
         return None
     node = g.producer.get(v)
-    through = None if node is None else _through(g, node, v)
+    through = None if node is None else _through(g, node, v, far)
     if through is not None:
         return through
-    wide = v if v.dtype is I64 else g.add1(AsSizes(), v)
+    wide = v if v.dtype is I64 and not far else g.add1(AsSizes(), v)
     low, high = (LOWEST, HIGHEST)
     if v.dtype is not I64 and v.dtype.bits < 64:
         info = np.iinfo(v.dtype.name)
@@ -73,12 +79,13 @@ def run_contents(g: GraphBuilder, v: Value) -> Array | None:
     return out.reshape(static(v.shape))
 
 
-def _through(g: GraphBuilder, node: Node, v: Value) -> Array | None:
+def _through(g: GraphBuilder, node: Node, v: Value, far: bool) -> Array | None:
     """The content by what the node does to its inputs, where part of them is known."""
     inputs = [x for x in node.inputs if x is not None]
     if type(node.op).known is Op.known or not any(g.sizes(x) is not None for x in inputs):
         return None
-    contents = [None if x is None else run_contents(g, x) for x in node.inputs]
+    far = far and node.op.name in MOVES
+    contents = [None if x is None else run_contents(g, x, far) for x in node.inputs]
     types = [None if x is None else x.type for x in node.inputs]
     found = node.op.known(contents, types, g)
     return None if found is None else np.asarray(found[node.outputs.index(v)], dtype=object)
