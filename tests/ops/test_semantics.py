@@ -9,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import braze
+from tests.ops.one_node import one_node
 
 WAYS = [
     {"optimization_level": 0, "threads": 1},
@@ -241,3 +243,24 @@ def test_sequence_lengths(way: dict[str, Any], direction: str) -> None:
             want[t, 0, b] = last[0, b]
     np.testing.assert_array_equal(got["y"], want)
     np.testing.assert_array_equal(got["h"], last)
+
+
+def test_slice_backwards_from_before_the_axis(way: dict[str, Any]) -> None:
+    x = np.float32([1, 2, 3, 4])
+    names = ("starts", "ends", "axes", "steps")
+    for start, step, want in [(-9, -1, [1]), (-5, -2, [1]), (-4, -1, [1]), (9, -3, [4, 1])]:
+        places = {k: np.array([v]) for k, v in zip(names, (start, -99, 0, step), strict=True)}
+        assert run(way, "Slice", {"x": x}, places).tolist() == want
+
+
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_cubic_samples_beyond_the_border(way: dict[str, Any], aligned: int) -> None:
+    x = np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)
+    grid = np.float32([[[[1.5, 0], [-1.5, 0], [40, 0], [0.25, 0]]]])
+    attributes = {"mode": "cubic", "padding_mode": "border", "align_corners": aligned}
+    got = run(way, "GridSample", {"x": x, "grid": grid}, opset=20, **attributes)
+    assert got[0, 0, 0, :3].tolist() == [3, 0, 3]
+    wanted = one_node("GridSample", [x, grid], opset=20, attributes=attributes)
+    (want,) = ReferenceEvaluator(wanted).run(None, {"x0": x, "x1": grid})
+    # products of the weights of 16 pixels below 4, rounded in float32
+    np.testing.assert_allclose(got, want, rtol=0, atol=16 * 4 * 2**-23)
