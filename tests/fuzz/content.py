@@ -183,8 +183,6 @@ def _outside(
     if not wrong or step.outputs[0] not in shapes:
         return None
     far = [*FAR, *(FAR_WIDE if t.dtype == "int64" and step.op not in ("TopK",) else ())]
-    if step.op == "ReverseSequence":  # a length below 1 is that of a row that stays
-        far = [v for v in far if v > 0]
     value = r.choice([*wrong, *wrong, *far])
     if t.values is not None:
         written = list(t.values)
@@ -212,7 +210,7 @@ def _wrong(step: Step, shapes: Shapes, case: Case) -> Sequence[int]:
         late = shape[1] - data[step.inputs[1]][1] + 1
         return (late, -1) if given.get("mode") == "linear" else ()
     if op == "ReverseSequence":
-        return (shape[given["time_axis"]] + 1,)
+        return (shape[given["time_axis"]] + 1, -1)
     if op == "RoiAlign":  # where the image is small a region may lie outside, and nothing is read
         return (shape[0], -1) if min(shape[2:]) > 5 else ()
     axis = given.get("axis", 0) if op not in ("GatherND", "ScatterND") else 0

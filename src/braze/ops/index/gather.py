@@ -22,7 +22,14 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.shape import reshape
 from braze.ops.move.slice_pad import single_store, slice_axis
-from braze.ops.writing.arguments import Arrays, Types, array_of, normalize_axis, type_of
+from braze.ops.writing.arguments import (
+    Arrays,
+    Types,
+    array_of,
+    at_least,
+    normalize_axis,
+    type_of,
+)
 
 
 def require_index_type(t: TensorType, where: str) -> None:
@@ -108,8 +115,8 @@ def check_element_indices(
     for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)):
         if i != k and ctx.range_of(b - a)[0] > 0:
             raise ShapeError(f"{where}: axis {i} of indices ({b}) is longer than the data's ({a})")
-        if i != k and ctx.range_of(b - a)[1] > 0:
-            ctx.unify(a, b, f"{where} axis {i}")
+        if i != k:
+            at_least(a, b, ctx, f"{where} axis {i}: data against indices")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from braze.ops.pointwise.cast import Cast
 from braze.ops.writing.arguments import (
     Types,
     array_of,
+    at_least,
     known_sizes,
     normalize_axis,
     tensor_specs,
@@ -167,6 +168,8 @@ class TensorScatter(Op):
         for i, (a, b) in enumerate(zip(cache.shape, update.shape, strict=True)):
             if i != self.axis:
                 ctx.unify(a, b, f"TensorScatter axis {i}")
+            elif not self.circular:
+                at_least(a, b, ctx, f"TensorScatter axis {i}: cache against update")
         if len(inputs) > 2 and inputs[2] is not None:
             require_index_type(inputs[2], "TensorScatter")
             if inputs[2].rank != 1:

@@ -159,7 +159,10 @@ class Col2Im(Op):
 
 @dataclass(frozen=True)
 class ReverseSequence(Op):
-    """Reverse the first lengths[b] elements of `time_axis` of every entry b of `batch_axis`."""
+    """Reverse the first lengths[b] elements of `time_axis` of every entry b of `batch_axis`.
+
+    A length that is negative or beyond the axis is an index out of range.
+    """
 
     batch_axis: int
     time_axis: int
@@ -176,8 +179,9 @@ class ReverseSequence(Op):
         x, lengths = array_of(inputs, 0), array_of(inputs, 1).astype(np.int64)
         moved = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
         t = np.arange(moved.shape[1])
-        if len(lengths) and lengths.max() > moved.shape[1]:
-            raise IndexError(f"ReverseSequence: length {lengths.max()} is more than the time axis")
+        wrong = lengths[(lengths < 0) | (lengths > moved.shape[1])]
+        if len(wrong):
+            raise IndexError(f"ReverseSequence: length {wrong[0]} is outside 0..{moved.shape[1]}")
         source = np.where(t < lengths[:, None], lengths[:, None] - 1 - t, t)
         y = moved[np.arange(len(lengths))[:, None], source]
         return (np.moveaxis(y, (0, 1), (self.batch_axis, self.time_axis)),)
@@ -187,7 +191,8 @@ class ReverseSequence(Op):
         index = list(axes(x.rank))
         t = index[self.time_axis]
         length = cast(load(1, (index[self.batch_axis],), lengths.dtype), I64)
-        index[self.time_axis] = select(ilt(t, length), isub(isub(length, 1), t), t)
+        place = select(ilt(t, length), isub(isub(length, 1), t), t)
+        index[self.time_axis] = select(ilt(length, 0), to_expr(-1), place)
         return Nest(single_store(inputs, outputs[0], load(0, tuple(index), x.dtype)))
 
 

@@ -16,6 +16,8 @@ def shape_of_run(
 
     Two sizes of -1, and a rest that does not come out even, break the guard on the count.
     """
+    if allowzero:
+        _refuse_rest_of_nothing(n, g, wanted)
     copied: list[Dim] = []
     for i, d in enumerate(wanted):
         have = source[i] if i < len(source) else -2  # a size that no copy can have
@@ -32,6 +34,18 @@ def shape_of_run(
         settled(g, d + is_negative(d) * (rest - d), None, f"{n.name}_{i}")
         for i, d in enumerate(copied)
     )
+
+
+def _refuse_rest_of_nothing(n: OnnxNode, g: GraphBuilder, wanted: tuple[Dim, ...]) -> None:
+    """With allowzero, ONNX has no meaning for sizes of 0 beside one of -1."""
+    rests: Dim = 0
+    zeros: Dim = 0
+    for d in wanted:
+        rests = rests + is_negative(d)
+        zeros = zeros + is_zero(d)
+    both = dims.dmin(rests, zeros)
+    what = "with allowzero=1 a shape must not hold both 0 and -1: pairs of them must be none"
+    g.guard(both, 0, f"node {n.name!r} (Reshape): {what}")
 
 
 def expanded_size(n: OnnxNode, g: GraphBuilder, have: Dim, want: Dim, where: str) -> Dim:
