@@ -224,7 +224,8 @@ BRAZE_API braze_status braze_context_enqueue(braze_context* context, braze_strea
 /* For engines of a GPU: enqueues a run with the shapes and memory set now as work of `cuda_stream`, a
  * CUstream (NULL: the default stream), and returns without waiting for it. Memory must lie on the
  * GPU or be pinned, and stay until the run is done; runs of one context follow each other on whatever
- * streams. What goes wrong in the run shows in braze_context_synchronize or the context's next run. */
+ * streams. Refused where the host decides what runs next (conditions, loops, sizes from data). What
+ * goes wrong in the run shows in braze_context_synchronize or the context's next run. */
 BRAZE_API braze_status braze_context_enqueue_cuda(braze_context* context, void* cuda_stream,
                                                   const braze_run_options* options);
 /* Waits for the runs that braze_context_enqueue_cuda enqueued; fails when their steps did. */

@@ -105,7 +105,7 @@ LaunchTable& Context::prepare(const int64_t* dims) {
     arena_ = Arena(engine_->device(), bytes);
   }
   tables_.push_back(std::make_unique<LaunchTable>(*engine_, std::move(shapes), std::move(layout),
-                                                  arena_.data()));
+                                                  arena_.data(), runner_.get()));
   return *tables_.back();
 }
 

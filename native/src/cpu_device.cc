@@ -32,7 +32,7 @@ class CpuDevice : public Device {
 
   Routine routine(const Plan& plan, const Step& step) const override {
     if (const auto* const launch = std::get_if<Launch>(&step)) {
-      return {kernels_[static_cast<size_t>(launch->kernel)], nullptr, {}};
+      return {kernels_[static_cast<size_t>(launch->kernel)], nullptr, {}, 0};
     }
     if (const auto* const call = std::get_if<LibraryCall>(&step)) return find_routine(plan, *call);
     if (std::holds_alternative<Copy>(step)) return copy_routine();

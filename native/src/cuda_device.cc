@@ -35,10 +35,15 @@ void check_alive() {
        "use it; start processes by 'spawn', or load engines after the fork");
 }
 
-bool runs_on_gpu(const Step& step) {
+bool runs_here(const Step& step) {
   const auto* const launch = std::get_if<Launch>(&step);
-  return (launch && !launch->grid.empty()) || std::holds_alternative<LibraryCall>(step) ||
-         std::holds_alternative<Copy>(step);
+  return !launch || !launch->grid.empty();
+}
+
+// The library of a call that runs on the GPU: all but the runtime's own, whose routines the host runs.
+const LibraryCall* gpu_call(const Step& step) {
+  const auto* const call = std::get_if<LibraryCall>(&step);
+  return call && call->library != "braze" ? call : nullptr;
 }
 
 }  // namespace
@@ -112,7 +117,7 @@ void CudaDevice::check_plan(const Plan& plan) const {
     }
   }
   for (const Step* const step : plan.every_step) {
-    if (!runs_on_gpu(*step)) {
+    if (!runs_here(*step)) {
       fail(BRAZE_ERROR_TARGET, "step '", step_name(*step), "' of the engine does not run on a GPU; ",
            "build it with target='cpu'");
     }
@@ -125,7 +130,7 @@ void CudaDevice::load(const Plan& plan, const Section& code) {
   load_modules(plan, code);
   find_functions(plan);
   for (const Step* const step : plan.every_step) {
-    const auto* const call = std::get_if<LibraryCall>(step);
+    const LibraryCall* const call = gpu_call(*step);
     routines_.push_back(call ? open_cuda_routine(plan, *call, code) : nullptr);
   }
 }
@@ -168,14 +173,17 @@ void CudaDevice::find_functions(const Plan& plan) {
   }
 }
 
-// The runner issues the steps; the host calls nothing, but the sizes of buffers are checked alike.
+// The runner issues the steps; the host calls its own routines alone, but the sizes of buffers are
+// checked alike.
 Routine CudaDevice::routine(const Plan& plan, const Step& step) const {
   if (std::holds_alternative<Copy>(step)) return copy_routine();
-  if (!std::holds_alternative<LibraryCall>(step)) return {};
+  const auto* const call = std::get_if<LibraryCall>(&step);
+  if (!call) return {};
+  if (!gpu_call(step)) return find_routine(plan, *call);
   const auto& all = plan.every_step;
   const auto number = std::find(all.begin(), all.end(), &step) - all.begin();
   const std::vector<int64_t>& needs = routines_[static_cast<size_t>(number)]->needs();
-  Routine out{nullptr, &check_needs, needs};
+  Routine out{nullptr, &check_needs, needs, 0};
   out.constants.insert(out.constants.begin(), static_cast<int64_t>(needs.size()));
   return out;
 }

@@ -23,9 +23,10 @@ CudaGraph capture(CuHandle stream, const std::function<void()>& record) {
 
 }  // namespace
 
-CuHandle CudaGraphs::find(const LaunchTable* table, const Addresses& addresses) {
+CuHandle CudaGraphs::find(const Key& key) {
   for (Entry& entry : entries_) {
-    if (entry.table != table || entry.addresses != addresses) continue;
+    if (entry.table != key.table || entry.segment != key.segment) continue;
+    if (entry.addresses != key.addresses) continue;
     entry.used = ++clock_;
     return entry.exec.get();
   }
@@ -37,13 +38,12 @@ CudaGraphs::Entry& CudaGraphs::free_entry() {
   for (Entry& entry : entries_) {
     if (!entry.table) return entry;
   }
-  if (entries_.size() < kCapacity) return entries_.emplace_back();
+  if (entries_.size() < capacity_) return entries_.emplace_back();
   return *std::min_element(entries_.begin(), entries_.end(),
                            [](const Entry& a, const Entry& b) { return a.used < b.used; });
 }
 
-CuHandle CudaGraphs::make(const LaunchTable* table, const Addresses& addresses, CuHandle stream,
-                          const std::function<void()>& record) {
+CuHandle CudaGraphs::make(const Key& key, CuHandle stream, const std::function<void()>& record) {
   const CudaDriver& driver = CudaDriver::get();
   const CudaGraph graph = capture(stream, record);
   Entry& entry = free_entry();
@@ -52,8 +52,9 @@ CuHandle CudaGraphs::make(const LaunchTable* table, const Addresses& addresses, 
   if (!entry.exec || driver.graph_update(entry.exec.get(), graph.get(), &update) != 0) {
     cuda_check(driver.graph_instantiate(entry.exec.out(), graph.get(), 0), "preparing the network");
   }
-  entry.table = table;
-  entry.addresses = addresses;
+  entry.table = key.table;
+  entry.segment = key.segment;
+  entry.addresses = key.addresses;
   entry.used = ++clock_;
   return entry.exec.get();
 }

@@ -11,32 +11,40 @@ namespace braze {
 
 class LaunchTable;
 
-// A graph holds for one launch table with its tensors at certain addresses. A graph that is to be
-// replaced is updated where the driver can, which is cheaper than a new one and needs no memory.
+// A graph holds for one segment of a launch table with its tensors at certain addresses. A graph that
+// is to be replaced is updated where the driver can, which is cheaper than a new one and needs no memory.
 class CudaGraphs {
  public:
-  using Addresses = std::vector<unsigned char*>;
+  struct Key {
+    const LaunchTable* table;
+    size_t segment;
+    const std::vector<unsigned char*>& addresses;
+  };
 
-  static constexpr size_t kCapacity = 8;
+  // segments: how many of a plan become graphs.
+  explicit CudaGraphs(size_t segments) : capacity_(kOfEachSegment * segments) {}
 
-  // The graph for a table and addresses, or null.
-  CuHandle find(const LaunchTable* table, const Addresses& addresses);
+  // The graph of a key, or null.
+  CuHandle find(const Key& key);
   // Makes it: captures what `record` puts on `stream`.
-  CuHandle make(const LaunchTable* table, const Addresses& addresses, CuHandle stream,
-                const std::function<void()>& record);
+  CuHandle make(const Key& key, CuHandle stream, const std::function<void()>& record);
   // No more runs of this table; its graphs may be updated to others.
   void forget(const LaunchTable* table);
 
  private:
+  static constexpr size_t kOfEachSegment = 8;
+
   struct Entry {
-    const LaunchTable* table = nullptr;
-    Addresses addresses;
+    const LaunchTable* table = nullptr;  // null: free
+    size_t segment = 0;
+    std::vector<unsigned char*> addresses;
     CudaGraphExec exec;
     uint64_t used = 0;
   };
 
   Entry& free_entry();
 
+  const size_t capacity_;
   std::vector<Entry> entries_;
   uint64_t clock_ = 0;
 };

@@ -12,11 +12,11 @@ using Set = std::vector<char>;
 
 // The steps that a step has to wait for, without those that others of them have waited for, the
 // latest first; `before` becomes all that runs before it.
-std::vector<size_t> direct_dependencies(LaunchTable& table, size_t step,
+std::vector<size_t> direct_dependencies(LaunchTable& table, size_t first, size_t step,
                                         const std::vector<Set>& before_each, Set& before) {
   std::vector<size_t> found;
   for (size_t earlier = step; earlier-- > 0;) {
-    if (before[earlier] || !table.must_follow(earlier, step)) continue;
+    if (before[earlier] || !table.must_follow(first + earlier, first + step)) continue;
     found.push_back(earlier);
     before[earlier] = 1;
     const Set& theirs = before_each[earlier];
@@ -41,15 +41,16 @@ size_t choose_lane(const std::vector<size_t>& last, const std::vector<size_t>& w
 
 }  // namespace
 
-Lanes plan_lanes(LaunchTable& table, size_t most_lanes) {
-  const size_t count = table.num_steps();
+Lanes plan_lanes(LaunchTable& table, const Segment& segment, size_t most_lanes) {
+  const size_t count = segment.end - segment.begin;
   Lanes out;
   out.steps.resize(count);
   std::vector<Set> before_each;
   std::vector<size_t> last;  // of each lane
   for (size_t step = 0; step < count; ++step) {
     Set before(step + 1);
-    const std::vector<size_t> waits = direct_dependencies(table, step, before_each, before);
+    const std::vector<size_t> waits =
+        direct_dependencies(table, segment.begin, step, before_each, before);
     Lanes::Place& place = out.steps[step];
     place.lane = choose_lane(last, waits, before, most_lanes);
     place.forks = place.lane == last.size() && step > 0 && waits.empty();
@@ -91,9 +92,10 @@ CuHandle CudaLanes::mark() {
   return marks_[marks_used_++].get();
 }
 
-void CudaLanes::record(LaunchTable& table, CudaSteps& steps, CuHandle stream) {
+void CudaLanes::record(LaunchTable& table, const Segment& segment, CudaSteps& steps,
+                       CuHandle stream) {
   const CudaDriver& driver = CudaDriver::get();
-  const Lanes lanes = plan_lanes(table, most_);
+  const Lanes lanes = plan_lanes(table, segment, most_);
   while (streams_.size() + 1 < lanes.count) {
     CudaStream made;
     cuda_check(driver.stream_create(made.out(), kNonBlocking, priority_), "making a stream");
@@ -118,7 +120,7 @@ void CudaLanes::record(LaunchTable& table, CudaSteps& steps, CuHandle stream) {
     if (place.forks) wait_for(on, begin);
     for (const size_t other : place.waits) wait_for(on, marks[other]);
     const bool early = after_launch[place.lane] && place.waits.empty();
-    after_launch[place.lane] = steps.issue(table, step, on, early);
+    after_launch[place.lane] = steps.issue(table, segment.begin + step, on, early);
     if (place.marked) marks[step] = put_mark(on);
   }
   for (const size_t other : lanes.joins) wait_for(stream, marks[other]);

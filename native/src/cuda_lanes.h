@@ -25,16 +25,18 @@ struct Lanes {
   bool forks = false;  // any does
 };
 
-// By the dependencies and shared memory of the steps; one lane where all must follow each other.
-Lanes plan_lanes(LaunchTable& table, size_t most_lanes);
+// By the dependencies and shared memory of the steps of a straight segment, numbered from its first;
+// one lane where all must follow each other.
+Lanes plan_lanes(LaunchTable& table, const Segment& segment, size_t most_lanes);
 
 // The streams of the lanes beyond the first, and the marks they wait for.
 class CudaLanes {
  public:
   CudaLanes(int32_t extra_streams, int priority);
 
-  // Puts all steps on `stream`, which is in capture, and streams that branch off and join it.
-  void record(LaunchTable& table, CudaSteps& steps, CuHandle stream);
+  // Puts the steps of a straight segment on `stream`, which is in capture, and streams that branch off
+  // and join it.
+  void record(LaunchTable& table, const Segment& segment, CudaSteps& steps, CuHandle stream);
 
  private:
   CuHandle mark();

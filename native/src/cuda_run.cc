@@ -1,8 +1,9 @@
 #include "cuda_run.h"
 
-#include <chrono>
+#include <algorithm>
 #include <cmath>
 
+#include "cuda_flow.h"
 #include "cuda_hooks.h"
 #include "error.h"
 #include "run_times.h"
@@ -25,6 +26,11 @@ size_t bytes_of(const LaunchTable& table, size_t binding) {
 
 CuAddress address_of(const void* data) { return reinterpret_cast<CuAddress>(data); }
 
+size_t graph_segments(const Plan& plan) {
+  const auto is_graph = [](const Segment& s) { return s.straight && !s.late; };
+  return static_cast<size_t>(std::count_if(plan.segments.begin(), plan.segments.end(), is_graph));
+}
+
 // CUDA counts down from the least urgent, 0.
 int cuda_priority(const ContextOptions& options) { return -options.priority; }
 
@@ -32,9 +38,11 @@ int cuda_priority(const ContextOptions& options) { return -options.priority; }
 
 CudaRun::Resources::Resources(CudaDevice& device, const Engine& engine,
                               const ContextOptions& options)
-    : lanes(options.extra_streams < 0 ? kExtraStreams : options.extra_streams,
+    : graphs(graph_segments(engine.plan())),
+      lanes(options.extra_streams < 0 ? kExtraStreams : options.extra_streams,
             cuda_priority(options)),
-      steps(device, engine) {
+      steps(device, engine),
+      host(device, engine, steps) {
   const CudaDriver& driver = CudaDriver::get();
   cuda_check(driver.stream_create(stream.out(), kNonBlocking, cuda_priority(options)),
              "making a stream");
@@ -95,6 +103,10 @@ void CudaRun::enqueue(LaunchTable& table, const braze_memory* memory,
     fail(BRAZE_ERROR_EXECUTION, "a run on a stream of the GPU cannot call back or be timed; ",
          "use execute for that");
   }
+  if (!engine_.plan().is_straight()) {
+    fail(BRAZE_ERROR_EXECUTION, "the host decides what this engine runs next, so it cannot run on a ",
+         "stream of the GPU that goes on meanwhile; use execute");
+  }
   resources_->steps.check();  // of a run before
   prepare(table, memory, options);
   for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -138,11 +150,7 @@ void CudaRun::issue(LaunchTable& table, const braze_run_options& options, CuHand
   mark_time(options, 0, stream);
   copy_in(table, stream);
   mark_time(options, 1, stream);
-  if (options.profile || options.debug) {
-    CudaHooks(engine_, resources_->steps, stream).run(table, options);
-  } else {
-    launch(table, options, stream);
-  }
+  launch(table, options, stream);
   mark_time(options, 2, stream);
   copy_out(table, stream);
   mark_time(options, 3, stream);
@@ -152,15 +160,7 @@ void CudaRun::prepare(LaunchTable& table, const braze_memory* memory,
                       const braze_run_options& options) {
   check_values(memory);
   table.bind(memory, options);
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    CallerMemory& caller = tensors_[i].caller;
-    caller = find_memory(table.bound(i));
-    if (caller.where == Whereabouts::kDevice && caller.device != device_.number()) {
-      fail(BRAZE_ERROR_BINDING, "tensor '", engine_.plan().binding(i).name, "' lies on GPU ",
-           caller.device, " and the engine runs on GPU ", device_.number(), "; copy it there");
-    }
-  }
-  place(table);
+  place_all(table);
 }
 
 // The host compares what an input was specialised to, so it must be able to read it.
@@ -174,24 +174,51 @@ void CudaRun::check_values(const braze_memory* memory) const {
   }
 }
 
-// Where each tensor lies on the device.
-void CudaRun::place(LaunchTable& table) {
+// Where a tensor of the caller lies on the device.
+unsigned char* CudaRun::on_device(size_t binding, unsigned char* data, int64_t bytes) {
+  Tensor& t = tensors_[binding];
+  t.caller = find_memory(data);
+  if (t.caller.where == Whereabouts::kDevice && t.caller.device != device_.number()) {
+    fail(BRAZE_ERROR_BINDING, "tensor '", engine_.plan().binding(binding).name, "' lies on GPU ",
+         t.caller.device, " and the engine runs on GPU ", device_.number(), "; copy it there");
+  }
+  t.address = data;
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % kAlignment == 0;
+  if (t.caller.where == Whereabouts::kDevice && aligned && data) return t.address;
+  if (!t.staged.data() || t.staged.bytes() < bytes) {
+    t.staged = Arena();
+    t.staged = Arena(device_, bytes);
+  }
+  t.address = t.staged.data();
+  return t.address;
+}
+
+void CudaRun::place_all(LaunchTable& table) {
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    Tensor& t = tensors_[i];
-    t.address = table.bound(i);
-    const bool aligned = reinterpret_cast<uintptr_t>(t.address) % kAlignment == 0;
-    if (t.caller.where != Whereabouts::kDevice || !aligned || !t.address) {
-      const int64_t bytes = table.binding_bytes(i);
-      if (!t.staged.data() || t.staged.bytes() < bytes) {
-        t.staged = Arena();
-        t.staged = Arena(device_, bytes);
-      }
-      t.address = t.staged.data();
-    }
-    addresses_[i] = t.address;
+    const bool late = engine_.plan().is_late_binding(i);
+    if (late) tensors_[i].address = nullptr;
+    addresses_[i] = late ? nullptr : on_device(i, table.bound(i), table.binding_bytes(i));
   }
   table.point(addresses_);
 }
+
+unsigned char* CudaRun::place(size_t binding, unsigned char* data, int64_t bytes) {
+  const Arena& staged = tensors_[binding].staged;
+  if (staged.data() && staged.bytes() < bytes) settle();  // a step before may write there
+  return on_device(binding, data, bytes);
+}
+
+void CudaRun::read(const Read* reads, size_t count) {
+  resources_->host.read(reads, count, stream());
+}
+
+void CudaRun::write(void* to, int64_t value) { resources_->host.write(to, value, stream()); }
+
+void CudaRun::copy(void* to, const void* from, int64_t bytes) {
+  resources_->host.copy(to, from, bytes, stream());
+}
+
+void CudaRun::settle() { resources_->host.wait(stream()); }
 
 void CudaRun::copy_in(const LaunchTable& table, CuHandle stream) {
   const CudaDriver& driver = CudaDriver::get();
@@ -229,29 +256,17 @@ void CudaRun::copy_out(const LaunchTable& table, CuHandle stream) {
   }
 }
 
-CuHandle CudaRun::graph(LaunchTable& table) {
-  const CuHandle found = resources_->graphs.find(&table, addresses_);
-  if (found) return found;
-  return resources_->graphs.make(&table, addresses_, stream(), [&] {
-    resources_->lanes.record(table, resources_->steps, stream());
-  });
-}
-
 void CudaRun::launch(LaunchTable& table, const braze_run_options& options, CuHandle stream) {
-  if (!table.num_steps()) return;
-  using Clock = std::chrono::steady_clock;
-  const CuHandle ready = options.flags & BRAZE_RUN_NO_GRAPH ? nullptr : graph(table);
-  const Clock::time_point start = Clock::now();
-  if (ready) {
-    cuda_check(CudaDriver::get().graph_launch(ready, stream), "launching the network");
-  } else {
-    resources_->steps.begin();
-    bool after_launch = false;
-    for (size_t step = 0; step < table.num_steps(); ++step) {
-      after_launch = resources_->steps.issue(table, step, stream, after_launch);
-    }
+  const Plan& plan = engine_.plan();
+  Resources& r = *resources_;
+  if (options.profile || options.debug) {
+    CudaHooks hooks(engine_, table, r.steps, r.host, options, stream);
+    return FlowWalk<CudaHooks>(plan, table, hooks).run();
   }
-  enqueue_ns_ = std::chrono::nanoseconds(Clock::now() - start).count();
+  const CudaFlow::Parts parts{r.graphs, r.lanes, r.steps, r.host, r.stream.get(), addresses_};
+  CudaFlow flow(table, parts, !(options.flags & BRAZE_RUN_NO_GRAPH), stream);
+  FlowWalk<CudaFlow>(plan, table, flow).run();
+  enqueue_ns_ = flow.enqueue_ns();
 }
 
 void CudaRun::wait(const braze_run_options& options) {

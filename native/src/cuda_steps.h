@@ -38,7 +38,7 @@ class CudaSteps {
   bool issue(const Place& at, const LibraryCall& call);
   bool issue(const Place& at, const Copy& copy);
   template <class Steering>
-  bool issue(const Place& at, const Steering&) {  // refused when the engine was loaded
+  bool issue(const Place& at, const Steering&) {  // which is the host's
     return at.after_launch;
   }
 

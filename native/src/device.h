@@ -22,6 +22,7 @@ struct Routine {
   braze_kernel_fn function = nullptr;
   Check check = nullptr;  // null for kernels, which are trusted
   std::vector<int64_t> constants;
+  size_t reads = 0;  // of a library call: the first of its buffers, which it does not write
 };
 
 class Engine;
@@ -33,10 +34,32 @@ struct ContextOptions {
   int32_t extra_streams = -1;
 };
 
-// Runs the launch tables of one context on a device that is not the host.
-class Runner {
+// The memory of a run where the host cannot reach it. What is done here takes its turn among the work
+// of the run.
+class DeviceMemory {
  public:
-  virtual ~Runner() = default;
+  // At most a word of 8 bytes.
+  struct Read {
+    void* to;
+    const void* from;
+    int64_t bytes;
+  };
+
+  virtual ~DeviceMemory() = default;
+  // To the host, when all work before is done; throws what its steps reported.
+  virtual void read(const Read* reads, size_t count) = 0;
+  virtual void write(void* to, int64_t value) = 0;
+  // From any place to one of the device.
+  virtual void copy(void* to, const void* from, int64_t bytes) = 0;
+  // Until no work before uses memory that is to go away.
+  virtual void settle() = 0;
+  // Where steps find an output for which the caller gave `data` in the run.
+  virtual unsigned char* place(size_t binding, unsigned char* data, int64_t bytes) = 0;
+};
+
+// Runs the launch tables of one context on a device that is not the host.
+class Runner : public DeviceMemory {
+ public:
   // One entry a binding; waits for the outputs. Throws what the steps report.
   virtual void run(LaunchTable& table, const braze_memory* memory,
                    const braze_run_options& options) = 0;

@@ -20,13 +20,6 @@ uint64_t bytes_of_weights(const EngineSections& sections) {
   return sections.stripped ? std::numeric_limits<uint64_t>::max() : sections.weights.size;
 }
 
-bool is_for_cuda(const Plan& plan) {
-  const auto on_device = [](const Buffer& b) { return b.space == format::Space::kDevice; };
-  const auto cubin = [](const Module& m) { return m.kind == format::CodeKind::kCubin; };
-  return std::any_of(plan.buffers.begin(), plan.buffers.end(), on_device) ||
-         std::any_of(plan.modules.begin(), plan.modules.end(), cubin);
-}
-
 }  // namespace
 
 Engine::Engine(EngineBytes bytes, int32_t threads, int64_t weight_budget)
@@ -36,7 +29,7 @@ Engine::Engine(EngineBytes bytes, int32_t threads, int64_t weight_budget)
                        bytes_of_weights(sections_))),
       threads_(std::min<int32_t>(threads > 0 ? threads : host_cpus(),
                                  static_cast<int32_t>(plan_.threads))),
-      device_(is_for_cuda(plan_) ? open_cuda() : open_cpu()) {
+      device_(plan_.on_device ? open_cuda() : open_cpu()) {
   if (threads < 0 || threads > static_cast<int32_t>(format::kMaxWorkers)) {
     fail(BRAZE_ERROR_EXECUTION, "threads is ", threads, ", outside 0..", format::kMaxWorkers);
   }

@@ -1,9 +1,9 @@
 #include "executor.h"
 
 #include <chrono>
-#include <limits>
 
 #include "float_mode.h"
+#include "flow_walk.h"
 #include "thread_pool.h"
 
 namespace braze {
@@ -63,38 +63,18 @@ void run_phase(LaunchTable& table, const Phase& phase, const PoolClaim& claim) {
 
 using Clock = std::chrono::steady_clock;
 
-// One run: walks the lists of steps and calls the hooks.
-class Run {
+// The steps of one run, for FlowWalk; calls the hooks.
+class HostSteps {
  public:
-  Run(const Engine& engine, LaunchTable& table, const PoolClaim& claim,
-      const braze_run_options& options)
+  HostSteps(const Engine& engine, LaunchTable& table, const PoolClaim& claim,
+            const braze_run_options& options)
       : plan_(engine.plan()),
         table_(table),
         claim_(claim),
         options_(options),
         hooks_(options.profile || options.debug) {}
 
-  void main() {
-    flow(plan_.main);
-    table_.finish();
-  }
-
- private:
-  void flow(const Flow& flow) {
-    for (const size_t index : flow.segments) {
-      const Segment& segment = plan_.segments[index];
-      if (segment.straight) {
-        straight(index, segment);
-      } else {
-        const Clock::time_point start = Clock::now();
-        std::visit([this](const auto& step) { steer(step); }, *plan_.every_step[segment.begin]);
-        if (hooks_) after_step(segment.begin, start);
-      }
-    }
-  }
-
-  void straight(size_t index, const Segment& segment) {
-    table_.enter(index);
+  void run(size_t index, const Segment& segment) {
     if (hooks_) {
       for (size_t step = segment.begin; step < segment.end; ++step) {
         const Clock::time_point start = Clock::now();
@@ -109,35 +89,11 @@ class Run {
     table_.check_statuses(segment.begin, segment.end);
   }
 
-  void steer(const Sizes& step) { table_.give(step); }
-
-  void steer(const Call& step) { flow(body(step.body)); }
-
-  void steer(const If& step) {
-    const int32_t taken = table_.flag(step.condition) ? step.then : step.otherwise;
-    if (taken >= 0) flow(body(taken));
+  void steered(size_t step, Clock::time_point start) {
+    if (hooks_) after_step(step, start);
   }
 
-  void steer(const Loop& step) {
-    const Flow& flow_of_body = body(step.body);
-    table_.carry(step, true, {});
-    const int64_t trips =
-        step.trip ? table_.integer(*step.trip) : std::numeric_limits<int64_t>::max();
-    for (int64_t i = 0; i < trips; ++i) {
-      if (step.condition && !table_.flag(*step.condition)) break;
-      if (step.counter >= 0) table_.set_counter(step.counter, i);
-      flow(flow_of_body);
-      table_.carry(step, false, flow_of_body.gives);
-    }
-  }
-
-  // Straight steps stand in segments of their own.
-  void steer(const Launch&) {}
-  void steer(const LibraryCall&) {}
-  void steer(const Copy&) {}
-
-  const Flow& body(int32_t index) const { return plan_.body_flows[static_cast<size_t>(index)]; }
-
+ private:
   void after_step(size_t step, Clock::time_point start) {
     const std::chrono::nanoseconds spent = Clock::now() - start;
     const auto number = static_cast<int32_t>(step);
@@ -177,7 +133,8 @@ void execute(const Engine& engine, LaunchTable& table, int32_t num_workers,
     for (size_t step = 0; step < table.num_steps(); ++step) table.launch(step, 0, 1);
     table.check_statuses(0, table.num_steps());
   } else {
-    Run(engine, table, claim, options).main();
+    HostSteps steps(engine, table, claim, options);
+    FlowWalk<HostSteps>(engine.plan(), table, steps).run();
   }
   reset.done = true;
 }

@@ -57,17 +57,19 @@ struct Straight {
 }  // namespace
 
 LaunchTable::LaunchTable(const Engine& engine, Shapes shapes, ArenaLayout layout,
-                         unsigned char* arena)
+                         unsigned char* arena, DeviceMemory* device)
     : engine_(engine),
+      device_(device),
       shapes_(std::move(shapes)),
-      memory_(engine, shapes_, std::move(layout), arena) {
+      memory_(engine, shapes_, std::move(layout), arena, device) {
   const Plan& plan = engine.plan();
   for (size_t i = 0; i < plan.every_step.size(); ++i) add_step(i);
   statuses_.resize(entries_.size());
   phases_.resize(plan.segments.size());
   set_up_for_.resize(plan.segments.size());
   for (const Segment& s : plan.segments) {
-    for (size_t i = s.begin; s.straight && !s.late && i < s.end; ++i) fill(i, true);
+    const bool known = (s.straight || s.host_call) && !s.late;
+    for (size_t i = s.begin; known && i < s.end; ++i) fill(i, true);
   }
 }
 
@@ -129,7 +131,15 @@ void LaunchTable::bind(const braze_memory* memory, const braze_run_options& opti
   }
 }
 
+std::vector<int64_t> LaunchTable::buffer_bytes(size_t step) {
+  const Straight s(*engine_.plan().every_step[step]);
+  std::vector<int64_t> out;
+  for (const BufferRef& ref : *s.buffers) out.push_back(memory_.view(ref).bytes);
+  return out;
+}
+
 void LaunchTable::point(const std::vector<unsigned char*>& addresses) {
+  memory_.point(addresses);
   for (const Patch& p : patches_) {
     unsigned char* const base = addresses[static_cast<size_t>(p.binding)];
     pointers_[p.pointer] = base ? base + p.displacement : nullptr;
@@ -201,7 +211,7 @@ int64_t LaunchTable::integer(const BufferRef& ref) {
     fail(BRAZE_ERROR_FORMAT, "buffer ", ref.buffer, " of the engine has no integer where a step ",
          "reads one; build the engine again");
   }
-  std::memcpy(&out, view.data, sizeof(out));
+  read(&out, view.data, sizeof(out));
   return out;
 }
 
@@ -211,7 +221,9 @@ bool LaunchTable::flag(const BufferRef& ref) {
     fail(BRAZE_ERROR_FORMAT, "buffer ", ref.buffer, " of the engine has no byte where a step ",
          "reads a condition; build the engine again");
   }
-  return *view.data != 0;
+  unsigned char out = 0;
+  read(&out, view.data, sizeof(out));
+  return out != 0;
 }
 
 void LaunchTable::set_counter(int32_t buffer, int64_t value) {
@@ -220,11 +232,14 @@ void LaunchTable::set_counter(int32_t buffer, int64_t value) {
     fail(BRAZE_ERROR_FORMAT, "buffer ", buffer, " of the engine has no room for a counter; ",
          "build the engine again");
   }
+  if (device_) return device_->write(view.data, value);
   std::memcpy(view.data, &value, sizeof(value));
 }
 
 void LaunchTable::give(const Sizes& step) {
   std::vector<std::pair<int32_t, int64_t>> values;
+  std::vector<DeviceMemory::Read> reads;  // of a device: all of them with one wait
+  values.reserve(step.known.size());      // so that these may point to it
   for (const KnownSize& known : step.known) {
     if (known.size >= 0) {
       values.emplace_back(known.symbol, shapes_.at(known.size));
@@ -233,14 +248,20 @@ void LaunchTable::give(const Sizes& step) {
     const Symbol& symbol = engine_.plan().symbols[static_cast<size_t>(known.symbol)];
     const auto& source = std::get<ElementSource>(symbol.source);
     const RunMemory::View view = memory_.view({source.buffer, -1});
-    int64_t value = 0;
-    if (!view.data || source.element >= view.bytes / int64_t{sizeof(value)}) {
+    constexpr int64_t bytes = sizeof(int64_t);
+    if (!view.data || source.element >= view.bytes / bytes) {
       fail(BRAZE_ERROR_FORMAT, "buffer ", source.buffer, " of the engine has no element ",
            source.element, ", which is a size; build the engine again");
     }
-    std::memcpy(&value, view.data + source.element * int64_t{sizeof(value)}, sizeof(value));
-    values.emplace_back(known.symbol, value);
+    const unsigned char* const from = view.data + source.element * bytes;
+    int64_t& value = values.emplace_back(known.symbol, 0).second;
+    if (device_) {
+      reads.push_back({&value, from, bytes});
+    } else {
+      std::memcpy(&value, from, sizeof(value));
+    }
   }
+  if (!reads.empty()) device_->read(reads.data(), reads.size());
   ++epoch_;
   shapes_.assign(values, {});
 }
@@ -274,7 +295,11 @@ void LaunchTable::carry(const Loop& loop, bool first, const std::vector<int32_t>
     }
     const RunMemory::View target = memory_.view({buffer, -1});
     if (target.data == sources[i].data || target.bytes == 0) continue;
-    std::memmove(target.data, sources[i].data, static_cast<size_t>(target.bytes));
+    if (device_) {
+      device_->copy(target.data, sources[i].data, target.bytes);
+    } else {
+      std::memmove(target.data, sources[i].data, static_cast<size_t>(target.bytes));
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "braze.h"
@@ -33,7 +34,9 @@ class LaunchTable {
   };
 
   // Checks that every buffer of known size lies within its memory. `arena` has the layout's bytes.
-  LaunchTable(const Engine& engine, Shapes shapes, ArenaLayout layout, unsigned char* arena);
+  // device: null where the host reaches all memory.
+  LaunchTable(const Engine& engine, Shapes shapes, ArenaLayout layout, unsigned char* arena,
+              DeviceMemory* device = nullptr);
   LaunchTable(const LaunchTable&) = delete;
   LaunchTable& operator=(const LaunchTable&) = delete;
 
@@ -53,6 +56,8 @@ class LaunchTable {
 
   void** pointers(size_t step) { return &pointers_[entries_[step].first_buffer]; }
   int64_t* params(size_t step) { return &params_[entries_[step].first_param]; }
+  // The bytes of each of its buffers.
+  std::vector<int64_t> buffer_bytes(size_t step);
 
   // Before the steps of a segment run.
   void enter(size_t segment) {
@@ -103,8 +108,17 @@ class LaunchTable {
   void add_step(size_t step);
   void fill(size_t step, bool patch);
   void set_up(size_t segment);
+  void read(void* to, const void* from, int64_t bytes) {
+    if (!device_) {
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+    } else {
+      const DeviceMemory::Read all{to, from, bytes};
+      device_->read(&all, 1);
+    }
+  }
 
   const Engine& engine_;
+  DeviceMemory* const device_;
   Shapes shapes_;
   RunMemory memory_;
   std::vector<Entry> entries_;

@@ -197,11 +197,11 @@ Routine find_routine(const Plan& plan, const LibraryCall& step) {
     check_form(plan, step, {1, 3, 3});
     const int32_t dtype = read_dtype(attributes.at("dtype"));
     out = {for_type(dtype, TopK{attributes.at("largest").boolean()}), &check_topk,
-           {format::kDTypes[dtype].bytes}};
+           {format::kDTypes[dtype].bytes}, 1};
   } else if (step.routine == "nonzero") {
     check_form(plan, step, {1, 2, 1});
     const int32_t dtype = read_dtype(attributes.at("dtype"));
-    out = {for_type(dtype, NonZero{}), &check_nonzero, {format::kDTypes[dtype].bytes}};
+    out = {for_type(dtype, NonZero{}), &check_nonzero, {format::kDTypes[dtype].bytes}, 1};
   } else {
     unknown(step, "routine");
   }
@@ -209,6 +209,6 @@ Routine find_routine(const Plan& plan, const LibraryCall& step) {
   return out;
 }
 
-Routine copy_routine() { return {&copy, &check_copy, {}}; }
+Routine copy_routine() { return {&copy, &check_copy, {}, 1}; }
 
 }  // namespace braze

@@ -12,11 +12,12 @@
 namespace braze {
 
 // A stretch of a list of steps, numbered as in Plan::every_step: launches, library calls and copies,
-// or one step that decides what runs next.
+// one step that decides what runs next, or, on a device, one that calls a routine of the host.
 struct Segment {
   size_t begin;
   size_t end;
   bool straight;
+  bool host_call;
   bool late;  // a size that one of them uses is known only in the run
 };
 
@@ -31,6 +32,7 @@ struct Plan : PlanRecord {
   std::vector<int32_t> binding_of_buffer;
   std::vector<char> late_size;  // whether each size is known only in the run
   bool late = false;            // any is
+  bool on_device = false;       // it has memory or code of a device
   std::vector<const Step*> every_step;    // the steps, then those of each body
   std::vector<size_t> list_begin;       // for every step, the number of the first of its list
   std::vector<Segment> segments;

@@ -10,8 +10,22 @@ template <class T>
 constexpr bool kIsStraight = std::is_same_v<T, Launch> || std::is_same_v<T, LibraryCall> ||
                              std::is_same_v<T, Copy>;
 
-bool is_straight_step(const Step& step) {
-  return std::visit([](const auto& s) { return kIsStraight<std::decay_t<decltype(s)>>; }, step);
+bool has_device(const Plan& plan) {
+  const auto on_device = [](const Buffer& b) { return b.space == format::Space::kDevice; };
+  const auto cubin = [](const Module& m) { return m.kind == format::CodeKind::kCubin; };
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(), on_device) ||
+         std::any_of(plan.modules.begin(), plan.modules.end(), cubin);
+}
+
+// The routines of the library "braze" are the host's.
+bool is_host_call(const Plan& plan, const Step& step) {
+  const auto* const call = std::get_if<LibraryCall>(&step);
+  return plan.on_device && call && call->library == "braze";
+}
+
+bool is_straight_step(const Plan& plan, const Step& step) {
+  return !is_host_call(plan, step) &&
+         std::visit([](const auto& s) { return kIsStraight<std::decay_t<decltype(s)>>; }, step);
 }
 
 bool is_late_ref(const Plan& plan, const BufferRef& ref) {
@@ -29,8 +43,17 @@ bool is_late_call(const Plan& plan, const Called& step) {
          std::any_of(step.params.begin(), step.params.end(), late);
 }
 
+bool is_late_launch(const Plan& plan, const Launch& step) {
+  const auto late = [&](const std::vector<int32_t>& sizes) {
+    return std::any_of(sizes.begin(), sizes.end(), [&](int32_t size) { return plan.is_late(size); });
+  };
+  const auto late_map = [&](const TensorMap& m) { return late(m.shape) || late(m.strides); };
+  return is_late_call(plan, step) || late(step.grid) ||
+         std::any_of(step.maps.begin(), step.maps.end(), late_map);
+}
+
 bool is_late_step(const Plan& plan, const Step& step) {
-  if (const auto* const launch = std::get_if<Launch>(&step)) return is_late_call(plan, *launch);
+  if (const auto* const launch = std::get_if<Launch>(&step)) return is_late_launch(plan, *launch);
   if (const auto* const call = std::get_if<LibraryCall>(&step)) return is_late_call(plan, *call);
   if (const auto* const copy = std::get_if<Copy>(&step)) {
     return plan.is_late(copy->bytes) || is_late_ref(plan, copy->source) ||
@@ -61,14 +84,15 @@ Flow cut(Plan& plan, size_t first, const std::vector<Step>& steps) {
   bool open = false;  // the last segment may take another straight step
   std::fill_n(plan.list_begin.begin() + static_cast<std::ptrdiff_t>(first), steps.size(), first);
   for (size_t i = 0; i < steps.size(); ++i) {
-    const bool straight = is_straight_step(steps[i]);
+    const bool straight = is_straight_step(plan, steps[i]);
     const bool late = is_late_step(plan, steps[i]);
     // Late steps stand in segments of their own: only those are set up again.
     if (open && straight && plan.segments.back().late == late) {
       ++plan.segments.back().end;
     } else {
       flow.segments.push_back(plan.segments.size());
-      plan.segments.push_back({first + i, first + i + 1, straight, late});
+      const bool host_call = is_host_call(plan, steps[i]);
+      plan.segments.push_back({first + i, first + i + 1, straight, host_call, late});
     }
     open = straight;
     const std::vector<int32_t> given = given_by(plan, steps[i]);
@@ -116,6 +140,7 @@ std::vector<int32_t> bodies_of(const Step& step) {
 }
 
 void cut_into_segments(Plan& plan) {
+  plan.on_device = has_device(plan);
   for (const Step& step : plan.steps) plan.every_step.push_back(&step);
   for (const Body& body : plan.bodies) {
     for (const Step& step : body.steps) plan.every_step.push_back(&step);

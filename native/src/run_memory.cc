@@ -16,11 +16,12 @@ int64_t dtype_bytes(int32_t dtype) { return format::kDTypes[dtype].bytes; }
 }  // namespace
 
 RunMemory::RunMemory(const Engine& engine, const Shapes& shapes, ArenaLayout layout,
-                     unsigned char* arena)
+                     unsigned char* arena, DeviceMemory* device)
     : engine_(engine),
       shapes_(shapes),
       layout_(std::move(layout)),
       arena_(arena),
+      device_(device),
       weights_(engine.weights()) {
   const Plan& plan = engine.plan();
   for (size_t i = 0; i < plan.num_bindings(); ++i) {
@@ -33,6 +34,7 @@ RunMemory::RunMemory(const Engine& engine, const Shapes& shapes, ArenaLayout lay
     }
   }
   bound_.resize(plan.num_bindings());
+  found_.resize(plan.num_bindings());
   given_.resize(plan.num_bindings());
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const int32_t binding = plan.binding_of_buffer[i];
@@ -85,7 +87,7 @@ unsigned char* RunMemory::place(size_t buffer, int64_t bytes) {
     return within(buffer, bytes, weights_, engine_.weights_bytes(), b.offset);
   }
   const auto binding = static_cast<size_t>(plan.binding_of_buffer[buffer]);
-  unsigned char* const base = plan.is_late_binding(binding) ? output(binding) : bound_[binding];
+  unsigned char* const base = plan.is_late_binding(binding) ? output(binding) : found_[binding];
   if (bytes > binding_bytes_[binding]) {
     fail(BRAZE_ERROR_FORMAT, "buffer ", buffer, " is larger than the tensor bound to it; ",
          "build the engine again");
@@ -109,7 +111,10 @@ unsigned char* RunMemory::own_memory(size_t buffer, int64_t bytes) {
   if (!memory.data() || memory.bytes() < bytes) {
     const int64_t half = memory.bytes() / 2;  // a loop that grows a tensor allocates rarely
     Arena larger(engine_.device(), std::max({bytes, bytes > half ? half * 3 : 0, int64_t{1}}));
-    if (memory.data()) {
+    if (memory.data() && device_) {
+      device_->copy(larger.data(), memory.data(), memory.bytes());
+      device_->settle();
+    } else if (memory.data()) {
       std::memcpy(larger.data(), memory.data(), static_cast<size_t>(memory.bytes()));
     }
     memory = std::move(larger);
@@ -136,7 +141,10 @@ bool RunMemory::bind(const braze_memory* memory, const braze_run_options& option
     changed |= bound_[i] != address;
     bound_[i] = address;
   }
-  if (changed) check_overlap();
+  if (changed) {
+    check_overlap();
+    found_ = bound_;
+  }
   unchecked_ = false;
   return changed;
 }
@@ -181,7 +189,7 @@ braze_memory RunMemory::allocated(size_t binding, int64_t bytes) const {
 unsigned char* RunMemory::output(size_t binding) {
   const int64_t bytes = tensor_size(binding);
   std::vector<int64_t> dims = dims_of(binding);
-  if (bytes == binding_bytes_[binding] && dims == dims_[binding]) return bound_[binding];
+  if (bytes == binding_bytes_[binding] && dims == dims_[binding]) return found_[binding];
   const bool ask = !given_[binding].data && options_.allocate;
   const braze_memory memory = ask ? allocated(binding, bytes) : given_[binding];
   accept(binding, memory, bytes);
@@ -193,10 +201,12 @@ unsigned char* RunMemory::output(size_t binding) {
                        begin >= other + static_cast<uintptr_t>(binding_bytes_[i]);
     if (!apart) overlap(binding, i);
   }
+  auto* const data = static_cast<unsigned char*>(memory.data);
+  found_[binding] = device_ ? device_->place(binding, data, bytes) : data;
   binding_bytes_[binding] = bytes;
   dims_[binding] = std::move(dims);
-  bound_[binding] = static_cast<unsigned char*>(memory.data);
-  return bound_[binding];
+  bound_[binding] = data;
+  return found_[binding];
 }
 
 void RunMemory::finish() {

@@ -21,12 +21,15 @@ class RunMemory {
   };
 
   // Checks that every buffer of known size lies within its memory. `arena` has the layout's bytes;
-  // shapes must outlive this.
-  RunMemory(const Engine& engine, const Shapes& shapes, ArenaLayout layout, unsigned char* arena);
+  // shapes must outlive this. device: null where the host reaches all.
+  RunMemory(const Engine& engine, const Shapes& shapes, ArenaLayout layout, unsigned char* arena,
+            DeviceMemory* device);
 
   // Checks the caller's memory, one entry a binding, and asks for memory of outputs without any.
   // Returns whether an address differs from that of the last run.
   bool bind(const braze_memory* memory, const braze_run_options& options);
+  // After bind: steps find the tensors at these addresses, one a binding.
+  void point(const std::vector<unsigned char*>& addresses) { found_ = addresses; }
   // Gives outputs that no step has written their memory; throws for shapes still unknown.
   void finish();
 
@@ -65,9 +68,11 @@ class RunMemory {
   const Shapes& shapes_;
   const ArenaLayout layout_;
   unsigned char* const arena_;
+  DeviceMemory* const device_;
   const unsigned char* const weights_;
   std::vector<int64_t> binding_bytes_;
   std::vector<unsigned char*> bound_;
+  std::vector<unsigned char*> found_;  // where steps find what is bound
   bool unchecked_ = true;            // whether the addresses in bound_ were not all accepted
   std::vector<braze_memory> given_;  // by the caller of this run, for outputs sized in the run
   std::vector<std::vector<int64_t>> dims_;  // of those, when they got their memory

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "braze.h"
 #include "error.h"
 
 namespace braze::test {
@@ -12,6 +13,11 @@ namespace braze::test {
 [[noreturn]] inline void stop(const char* file, int line, const std::string& what) {
   std::fprintf(stderr, "%s:%d: %s\n", file, line, what.c_str());
   std::exit(1);
+}
+
+// Whether the last error of the C ABI contains `text`.
+inline bool says(const char* text) {
+  return std::string(braze_last_error()).find(text) != std::string::npos;
 }
 
 }  // namespace braze::test

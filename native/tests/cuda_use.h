@@ -55,10 +55,6 @@ struct EngineUse {
   braze_context* context = nullptr;
 };
 
-inline bool says(const char* text) {
-  return std::string(braze_last_error()).find(text) != std::string::npos;
-}
-
 inline void refused(const std::string& engine, braze_status status, const char* text) {
   EngineUse use(engine);
   const braze_status got = use.load();

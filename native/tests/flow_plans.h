@@ -78,7 +78,7 @@ inline std::string nested_manifest(PlanBuilder& p) {
   with_condition.carried = {{part, {sum, -1}, {next, -1}}};
   const int odd = p.body("odd", {p.loop(with_trip)});
   const int even = p.body("even", {p.copy({inner, -1}, {number, -1}, eight),
-                                   p.launch("positive", {{number, -1}, {going, -1}}, {}),
+                                   p.launch("positive", {{number, -1}, {going, -1}}, {}, false, {0}),
                                    p.loop(with_condition)});
   const int round = p.body("round", {p.launch("odd", {{counter, -1}, {flag, -1}}, {}),
                                      p.branch({flag, -1}, odd, even)});

@@ -19,6 +19,7 @@ namespace {
 
 using braze::test::kChainColumns;
 using braze::test::LoadedChain;
+using braze::test::says;
 
 // A context on a chain, with memory for 4 rows.
 struct Bench {
@@ -39,8 +40,6 @@ struct Bench {
   std::vector<float> y = std::vector<float>(64);
   braze_context* context = nullptr;
 };
-
-bool says(const char* text) { return std::strstr(braze_last_error(), text) != nullptr; }
 
 void test_outputs_must_not_overlap() {
   const LoadedChain loaded({});

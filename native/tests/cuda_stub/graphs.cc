@@ -141,7 +141,7 @@ API int cuLaunchKernelEx(const Config* config, void* function, void** arguments,
     params.push_back(*static_cast<int64_t*>(arguments[f.buffers + 1 + i]));
   }
   return put(config->stream, [=] {
-    const auto bytes = static_cast<size_t>(params[0]) * sizeof(float);
+    const auto bytes = params.empty() ? 1 : static_cast<size_t>(params[0]) * sizeof(float);
     for (void* const b : buffers) {
       if (inside(state().device, reinterpret_cast<Address>(b), bytes)) continue;
       return complain("kernel " + f.name + " uses memory that is not the device's");
