@@ -10,14 +10,14 @@ import numpy as np
 
 from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
-from braze.core.errors import BindingError, UnsupportedOpError
+from braze.core.errors import BindingError
 from braze.core.trace import Trace
 from braze.core.words import worded
 from braze.engine.plan import Plan
 from braze.fusion.kernel import Packing
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import LoweredGraph, lower_graph, network_text, regions_text
-from braze.ir.graph import Graph, SizeGuard, Value, bodies_of
+from braze.ir.graph import Graph, SizeGuard, Value
 from braze.ir.run_sizes import unsure_symbols
 from braze.ir.text import print_graph
 from braze.passes.base import PassContext
@@ -114,16 +114,9 @@ class _Planner:
 
 def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Trace) -> Network:
     """Passes and fusion: everything that comes before code."""
-    _refuse_flow(graph, backend)
     with trace.stage("passes"):
         graph = run_pipeline(graph, PassContext(config, backend, trace))
     trace.text("optimised", lambda: print_graph(graph))
-    if graph.sizes and backend.target.space == "device":
-        first = graph.sizes[0].symbol
-        raise UnsupportedOpError(
-            f"size {first} is computed in the run, which engines for {backend.target.name} cannot "
-            "do yet; build for a CPU, or make the tensor it comes from a constant (values=...)"
-        )
     with trace.stage("fusion"):
         named = () if ALL_DEBUG in config.debug else _debug_values(graph, config.debug)
         lowered = lower_graph(
@@ -140,17 +133,6 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
         made = (v for r in lowered.partition.regions for v in r.outputs)
         named = tuple(v for v in made if v not in graph.output_values)
     return Network(lowered, tuple(lowered.kernels()), named)
-
-
-def _refuse_flow(graph: Graph, backend: Backend) -> None:
-    """Raise UnsupportedOpError for control flow on a device."""
-    flows = [n for n in graph.nodes if bodies_of(n)]
-    if flows and backend.target.space == "device":
-        raise UnsupportedOpError(
-            f"node {', '.join(flows[0].origins)!r} ({flows[0].op.name}): a condition or trip count "
-            "that only the run knows is not supported on GPUs yet; build for a CPU, or pass its "
-            "content as values={...}"
-        )
 
 
 def choose_code(

@@ -14,7 +14,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import braze
-from braze.core.errors import BrazeError, UnsupportedOpError
+from braze.core.errors import BrazeError
+from braze.engine.steps import Sizes
 from braze.frontend.onnx.importer import import_model
 from braze.ir.text import parse_graph, print_graph
 from braze.ops.evaluator import evaluate
@@ -159,9 +160,10 @@ def test_what_is_not_used_is_not_computed() -> None:
     assert [n.op.name for n in graph.nodes] == ["Relu"]
 
 
-def test_gpu_engines_refuse() -> None:
-    with pytest.raises(UnsupportedOpError, match="computed in the run"):
-        braze.compile(picking(), target="cuda:sm_90", optimization_level=2)
+def test_gpu_engines_wait_for_sizes() -> None:
+    plan = braze.compile(picking(), target="cuda:sm_90", optimization_level=2)
+    sizes = [s for s in plan.steps if isinstance(s, Sizes)]
+    assert sum(len(s.known) for s in sizes) == 2 and not plan.is_straight
 
 
 def test_places_in_a_tensor_of_any_size() -> None:

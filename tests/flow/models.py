@@ -20,6 +20,7 @@ Arrays = Mapping[str, Any]
 HEAD = '<ir_version: 9, opset_import: ["" : 18]>\n'
 # a few float32 operations in another order
 RTOL, ATOL = 1e-5, 1e-6
+TARGETS = (("cpu", 2), ("cpu", 0), ("reference", 2))  # that `check` builds for, and at which level
 
 
 def model(text: str, checked: bool = True) -> onnx.ModelProto:
@@ -60,7 +61,7 @@ def check(
     assert print_graph(again) == print_graph(graph)
     engines = [
         braze.build(m, target=target, optimization_level=level, **options)
-        for target, level in (("cpu", 2), ("cpu", 0), ("reference", 2))
+        for target, level in TARGETS
     ]
     for feed in feeds:
         arrays = {k: np.asarray(v) for k, v in feed.items()}

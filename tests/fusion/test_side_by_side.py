@@ -9,7 +9,7 @@ import pytest
 
 from braze.codegen.reference import run_kernel
 from braze.core.dims import sym
-from braze.core.dtypes import F32
+from braze.core.dtypes import F32, I64
 from braze.core.trace import Trace
 from braze.expr.loops import LoopKernel
 from braze.fusion import side_by_side as module
@@ -22,7 +22,7 @@ from braze.ir.graph import Graph, TensorType, Value
 from braze.ops.evaluator import evaluate
 from braze.ops.move.concat_split import Concat
 from braze.ops.move.slice_pad import Slice
-from braze.ops.pointwise.elementwise import Unary
+from braze.ops.pointwise.elementwise import Binary, Unary
 from braze.ops.product.matmul import MatMul
 
 X = np.random.default_rng(0).standard_normal((1, 8)).astype(np.float32)
@@ -112,3 +112,18 @@ def test_a_chain_stays_a_chain() -> None:
         outputs.append((f"y{i}", y))
     graph = g.finish(outputs)
     assert [len(names) for names in check(graph, {"x": X})] == [1, 1, 1, 1]
+
+
+def test_what_uses_a_size_of_the_run_stays_behind_it() -> None:
+    """It reads nothing of the kernel that computes the size, and would be beside it."""
+    g = GraphBuilder()
+    x, k = g.input("x", TensorType(F32, (12,))), g.input("k", TensorType(I64, (1,)))
+    count = g.add1(Binary("add"), k, g.constant(np.array([1])))
+    m = g.read_size(count, 0, 1, 12, "m")
+    last = g.add1(Unary("neg"), g.add1(Slice((m - 1,), (1,), (1,)), x))
+    other = g.add1(Unary("exp"), x)
+    graph = g.finish([("count", count), ("last", last), ("other", other)])
+    before, parts = kernels(graph)
+    assert len(before) == 3 and len(side_by_side(before, parts)) == 1
+    joined = side_by_side(before, parts, graph.sizes)
+    assert [set(low.region.outputs) for low in joined] == [{count, other}, {last}]

@@ -26,7 +26,7 @@ from braze.engine.records import (
     Unstored,
 )
 from braze.engine.schema import MAX_RANK, MAX_WORKERS, MIN_ALIGN, PAGE_ALIGN
-from braze.engine.steps import Body, BufferRef, Size, Step, Steps
+from braze.engine.steps import Body, BufferRef, Copy, Launch, LibraryCall, Size, Step, Steps
 
 SIZE_OPS: Final = ("const", "sym", "add", "mul", "floordiv", "mod", "max", "min")
 BUFFER_KINDS: Final = ("arena", "weight", "input", "output")
@@ -255,3 +255,8 @@ class Plan:
     def every_step(self) -> tuple[Step, ...]:
         """The steps, then those of each body: what step numbers of a profile and of debug mean."""
         return (*self.steps, *(step for body in self.bodies for step in body.steps))
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether no step decides what runs after it, or how large that is."""
+        return all(isinstance(step, (Launch, LibraryCall, Copy)) for step in self.steps)

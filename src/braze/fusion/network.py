@@ -87,7 +87,7 @@ def lower_graph(
         alone = list(finished(alone, parts, keep | graph.kept_values))
         items = [*alone]
     if fuse and prefers.side_by_side and len(alone) == len(items):
-        items = list(side_by_side(alone, parts))
+        items = list(side_by_side(alone, parts, graph.sizes))
     return LoweredGraph(graph, parts, tuple(items))
 
 

@@ -17,7 +17,8 @@ from braze.expr.loops import LoopKernel, LoopNest, map_nest
 from braze.expr.scalar import Expr, load
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.region import Partition, Region
-from braze.ir.graph import Value
+from braze.ir.graph import RunSize, Value
+from braze.ir.run_sizes import node_symbols, sources
 
 LARGEST = 1 << 20  # elements that a joint kernel writes
 MOST_NESTS = 8
@@ -25,13 +26,19 @@ WINDOW = 16  # kernels that a kernel may move up by
 
 
 def side_by_side(
-    kernels: Sequence[LoweredRegion], partition: Partition
+    kernels: Sequence[LoweredRegion], partition: Partition, sizes: Sequence[RunSize] = ()
 ) -> tuple[LoweredRegion, ...]:
-    """The kernels in an order in which they may run, small ones joined where they can be."""
+    """The kernels in an order in which they may run, small ones joined where they can be.
+
+    sizes: those that the run gives; what uses one stays behind what it is read from.
+    """
+    read_from = sources(sizes)
     groups: list[list[LoweredRegion]] = []
     place_of: dict[Value, int] = {}  # the group that writes a value
     for low in kernels:
-        bases = [partition.base(v) for v in low.inputs]
+        used = set().union(*map(node_symbols, low.region.nodes)) if read_from else set[str]()
+        seen = (*low.inputs, *(v for s in used for v in read_from.get(s, ())))
+        bases = [partition.base(v) for v in seen]
         first = 1 + max((place_of[v] for v in bases if v in place_of), default=-1)
         earlier = range(max(first, len(groups) - WINDOW), len(groups))
         place = next((i for i in earlier if _fit([*groups[i], low])), len(groups))

@@ -135,7 +135,7 @@ class ExecutionContext:
         on_device = self._wait_for_tensors(arrays)
         if self._late:
             hooks = hooks or Hooks(0)
-            hooks.make_outputs(self._engine)
+            hooks.make_outputs(self._engine, on_device)
         with self._lock:
             self._set_shapes(arrays)
             outputs: dict[str, Any] = {}

@@ -13,6 +13,7 @@ import numpy as np
 
 from braze.core.errors import BindingError
 from braze.runtime.arrays import Array, empty_output, memory_for
+from braze.runtime.device import DeviceArray
 from braze.runtime.loaded import LoadedEngine, TensorRow
 from braze.runtime.native import ALLOCATE_FN, DEBUG_FN, PROFILE_FN, RunOptions, run_options
 
@@ -23,7 +24,7 @@ class Hooks:
     def __init__(self, workers: int) -> None:
         self.options: RunOptions = run_options(workers)
         self.debug: dict[str, Array] = {}
-        self.outputs: dict[str, Array] = {}
+        self.outputs: dict[str, Array | DeviceArray] = {}
         self.spent: list[int] = []
         self._errors: list[BaseException] = []
 
@@ -41,15 +42,22 @@ class Hooks:
 
         self.options.profile = PROFILE_FN(note)
 
-    def make_outputs(self, engine: LoadedEngine) -> None:
-        """Make the outputs whose shape only the run knows; they come into `outputs`."""
+    def make_outputs(self, engine: LoadedEngine, on_device: bool = False) -> None:
+        """Make the outputs whose shape only the run knows; they come into `outputs`.
+
+        on_device: in memory of the engine's device.
+        """
         rows, errors, outputs = engine.bindings, self._errors, self.outputs
 
         def allocate(_user: Any, index: int, dims: Any, rank: int, size: int) -> int | None:
             row = rows[index]
             try:
                 shape = tuple(dims[:rank])
-                outputs[row.name], address = empty_output(row.name, shape, row.storage, size)
+                if on_device:
+                    made = DeviceArray(engine, row.dtype, shape)
+                    outputs[row.name], address = made, made.address
+                else:
+                    outputs[row.name], address = empty_output(row.name, shape, row.storage, size)
             except BaseException as e:  # Ctrl-C included: it would be printed and forgotten
                 errors.append(e)
                 return None
