@@ -17,6 +17,7 @@ from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import OnnxNode
+from braze.ops.flow.building import BodyBuilder
 from braze.ops.flow.loop import COUNTER, Loop
 from braze.ops.index.gather import Gather
 from braze.ops.move.concat_split import Concat
@@ -92,7 +93,7 @@ class _Direction:
         given = reshape(g, given, (steps, batch, _GATES * self.hidden))
         first = [self._state(i, batch) for i in (5, 6)]
         weight = self._weight(2, 10)
-        body = _Body(g, f"{self.n.name}/{self.number}")
+        body = BodyBuilder(g, f"{self.n.name}/{self.number}")
         made = self._step(body, given, weight, [v.type for v in first])
         op = Loop((body.builder.finish(made),), True, False, 2, steps)
         trip = g.add1(SizeTensor((steps,), (), I64))
@@ -102,7 +103,7 @@ class _Direction:
         return every, h, c
 
     def _step(
-        self, body: _Body, given: Value, weight: _Weight, states: Sequence[TensorType]
+        self, body: BodyBuilder, given: Value, weight: _Weight, states: Sequence[TensorType]
     ) -> list[tuple[str, Value]]:
         """The body: h and c of the step, and h as its slice."""
         g = body.builder
@@ -165,23 +166,6 @@ class _Weight(NamedTuple):
     codes: Value | None
     scale: Value | None
     zero: Value | None
-
-
-class _Body:
-    """A body under construction. captured: what it reads of the graph around it."""
-
-    def __init__(self, around: GraphBuilder, name: str) -> None:
-        self.around = around
-        self.builder = GraphBuilder(around.weights, name=name)
-        self.builder.bounds, self.builder.symbol_names = around.bounds, around.symbol_names
-        self.captured: list[Value] = []
-
-    def capture(self, v: Value) -> Value:
-        """What stands for `v` inside; constants are constants there too."""
-        if v in self.around.constants:
-            return self.builder.constant_of(v, self.around)
-        self.captured.append(v)
-        return self.builder.input(v.name, v.type)
 
 
 def _product(g: GraphBuilder, x: Value, weight: _Weight) -> Value:

@@ -11,11 +11,19 @@ import numpy as np
 from braze.core.dims import Dim
 from braze.core.dtypes import I32
 from braze.core.errors import DTypeError, ShapeError
-from braze.ir.graph import TensorType
+from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, Op
-from braze.ops.lowering import RECURRENT_GATES, Anchor, Lowering, Operand, RecurrenceSpec
+from braze.ops.lowering import (
+    RECURRENT_GATES,
+    Anchor,
+    Decompose,
+    Lowering,
+    Operand,
+    RecurrenceSpec,
+)
 from braze.ops.operands import row_major_strides
 from braze.ops.recurrent.cells import NumpyCell
+from braze.ops.recurrent.steps import Given, build_steps
 from braze.ops.writing.arguments import Arrays, Types, array_of, type_of
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
 
@@ -135,4 +143,10 @@ class Recurrence(Op):
             acc=compute_type(x.dtype),
             **operands,
         )
-        return Anchor(spec, None)
+        return Anchor(spec, Decompose(lambda g, *values: (build_steps(spec, g, _given(values)),)))
+
+
+def _given(values: Sequence[Value | None]) -> Given:
+    x, weight, *others = values
+    assert x is not None and weight is not None
+    return Given(x, weight, *others, *(None,) * (len(INPUTS) - len(values)))
