@@ -10,7 +10,7 @@ import pytest
 
 from braze.codegen.reference import run_kernel
 from braze.core.dims import sym
-from braze.core.dtypes import F8E4M3FN, F32
+from braze.core.dtypes import F8E4M3FN, F32, I64
 from braze.core.trace import Trace
 from braze.fusion.finishing import MOST_OUTPUTS, finished
 from braze.fusion.lower import LoweredRegion, lower_all
@@ -122,3 +122,15 @@ def test_attention_gives_codes_where_nothing_else_reads_it(also: bool) -> None:
     graph = g.finish([(n if n != "q" else "codes", v) for n, v in outputs])
     written = check(graph, feeds, {})
     assert written == ([["float32"], ["float8_e4m3fn"]] if also else [["float8_e4m3fn"]])
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_view_of_a_size_that_comes_later_is_read_by_its_own_kernel(late: bool) -> None:
+    g = GraphBuilder()
+    x, count = g.input("x", TensorType(F32, (12,))), g.input("count", TensorType(I64, (1,)))
+    rows = g.read_size(g.add1(Unary("neg"), count), 0, 0, 12, "m") if late else 4
+    y = g.add1(Unary("exp"), x)
+    z = g.add1(Unary("neg"), reshape(g, y, (rows, 3)))
+    before, parts = kernels(g.finish([("y", y), ("z", z)]))
+    done = finished(before, parts, frozenset({y, z}))
+    assert any({y, z} <= set(low.region.outputs) for low in done) != late

@@ -20,6 +20,7 @@ from braze.fusion.kernel import AnchorKernel
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.region import Partition, Region
 from braze.ir.graph import Value
+from braze.ir.run_sizes import shape_symbols
 from braze.ops.lowering import AttentionSpec
 
 MOST_OUTPUTS = 4  # of one nest
@@ -39,7 +40,9 @@ def finished(
     for low in kernels:
         value, place, joined = _scalar(low), len(done), None
         source = partition.base(low.inputs[0]) if value is not None else None
-        if value is not None and source is not None and source in maker:
+        # a view may have a size that is known only behind what makes the tensor
+        late = source is not None and shape_symbols(low.region.root) - shape_symbols(source)
+        if value is not None and source is not None and source in maker and not late:
             alone = readers[source] == 1 and source not in kept
             joined = _joined(done[maker[source]], source, low, value, alone)
             place = place if joined is None else maker[source]

@@ -57,6 +57,8 @@ class ContextRun:
         self._contents: dict[str, Any] = {}
         self._unreported: Run | None = None
         self._written: set[tuple[int, int]] = set()
+        core = self._engine.core
+        self._steers = core.on_gpu and not core.plan.is_straight  # the host, between its pieces
 
     def execute_async_v3(self, stream_handle: int) -> bool:
         """Run on a stream with the shapes and addresses set; False where that cannot be."""
@@ -86,7 +88,7 @@ class ContextRun:
         if run is None:
             return False
         hears = run.listeners.profiler is not None or run.plugins is not None
-        waits = hears or run.late or run.listeners.debug_names
+        waits = hears or run.late or run.listeners.debug_names or self._steers
         try:
             if waits:  # what hears of the run is called by this thread, before this call returns
                 if not self._finish(where, run):
