@@ -11,6 +11,7 @@ from braze.codegen.cuda.triton.nests import nest_sources
 from braze.codegen.cuda.triton.together import MOST_TOGETHER, groups
 from braze.core.dims import Dim, sym
 from braze.core.dtypes import F32, I64
+from braze.expr.index import to_expr
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, const, load
 from tests.codegen.loops.kernels import cases
@@ -68,3 +69,13 @@ def test_sizes_that_are_not_known_keep_launches_of_their_own() -> None:
     size = sym("n")
     parts = kernel(nest(64, 0), nest(size, 64))
     assert len(nest_sources(parts, 16, 1, 2)) == 2
+
+
+def test_nests_that_read_a_size_have_launches_of_their_own() -> None:
+    """Both have a known number of programs, but one of them reads the last element of n."""
+    n = sym("n")
+    last = nest(8, 64, load(0, (to_expr(n - 1),), F32))
+    parts = LoopKernel((TensorSpec(F32, (n,)),), (TensorSpec(F32, (256,)),), (nest(8, 0), last))
+    assert groups(parts) == [[0, 1]]
+    first, second = nest_sources(parts, 16, 1, 2)
+    assert (first.grid, second.grid) == (1, 1) and second.params

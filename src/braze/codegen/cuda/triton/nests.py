@@ -81,21 +81,22 @@ def sources_of_nests(
         warps = max(blocks[k][2] for k in group)
         shapes = [(k, (*blocks[k][:2], warps, *blocks[k][3:])) for k in group]
         writers = [NestWriter(kernel, kernel.nests[k], k, *shape) for k, shape in shapes]
-        if len(group) > 1 and all(isinstance(w.programs, int) for w in writers):
-            found.append(_side_by_side(writers))
+        known = len(group) > 1 and all(isinstance(w.programs, int) for w in writers)
+        together = [w.source("place") for w in writers] if known else []
+        if together and not any(s.params for s in together):
+            found.append(_side_by_side(together))
         else:
             found += [NestWriter(kernel, kernel.nests[k], k, *blocks[k]).source() for k in group]
     return tuple(found)
 
 
-def _side_by_side(writers: Sequence[NestWriter]) -> TritonSource:
+def _side_by_side(sources: Sequence[TritonSource]) -> TritonSource:
     """One launch of several nests of known sizes: the first programs are those of the first."""
-    sources = [w.source("place") for w in writers]
     names = ", ".join(n for n, _ in sources[0].pointers)
     entry, begin = Source(), 0
     entry.line("place = tl.program_id(0)")
     for i, source in enumerate(sources):
-        assert isinstance(source.grid, int) and not source.params
+        assert isinstance(source.grid, int)
         begin, end = begin + source.grid, begin
         word = "if" if i == 0 else "elif"
         with entry.block("else" if i == len(sources) - 1 else f"{word} place < {begin}"):
