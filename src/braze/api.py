@@ -15,6 +15,7 @@ from braze.codegen.catalog import find_backend
 from braze.core.config import BuildConfig, precision_text
 from braze.core.errors import ConfigError
 from braze.core.trace import Progress, Trace
+from braze.core.words import shown
 from braze.engine.plan import Plan
 from braze.frontend.onnx.importer import import_network
 from braze.runtime.engine import Engine
@@ -107,7 +108,7 @@ def compile(  # the field's word, and braze.compile reads well
     Raises ModelError, UnsupportedOpError, ShapeError, ProfileError, ConfigError and other
     BrazeErrors; each says where, what, and how to go on.
     """
-    _check_kinds(shapes=shapes, values=values, debug=debug, layer_precisions=layer_precisions)
+    _check_kinds(shapes, values, debug, layer_precisions)
     _check_listeners(progress, trace)
     trace = trace if trace is not None else Trace(progress=progress)
     names = (debug,) if isinstance(debug, str) else tuple(debug)
@@ -142,23 +143,32 @@ def _check_names(options: Iterable[str]) -> None:
             )
 
 
-def _check_kinds(**options: object) -> None:
-    for name, given in options.items():
-        if not isinstance(given, (Mapping, Sequence, type(None))):
-            raise ConfigError(f"{name}={given!r} is not of the kind that `braze.compile` describes")
+def _check_kinds(shapes: object, values: object, debug: object, layers: object) -> None:
+    for name, given, kinds, form in (
+        ("shapes", shapes, (Mapping, Sequence, type(None)), "a dict of shapes by input name"),
+        ("values", values, (Mapping, type(None)), "a dict of arrays by input name"),
+        ("debug", debug, (Collection,), "a list of tensor names"),
+        ("layer_precisions", layers, (Mapping, type(None)), "a dict of precisions by node name"),
+    ):
+        if not isinstance(given, kinds) or isinstance(given, np.ndarray):
+            raise ConfigError(f"{name}={shown(given)} is of no kind that works; give {form}")
 
 
 def _check_listeners(progress: object, trace: object) -> None:
     if not (progress is None or callable(progress)):
-        raise ConfigError(f"progress={progress!r} cannot be called; give a function of 3 arguments")
+        raise ConfigError(
+            f"progress={shown(progress)} cannot be called; give a function of 3 arguments"
+        )
     if not (trace is None or isinstance(trace, Trace)):
-        raise ConfigError(f"trace={trace!r} is no Trace; give a braze.core.trace.Trace")
+        raise ConfigError(f"trace={shown(trace)} is no Trace; give a braze.core.trace.Trace")
 
 
 def _workers(threads: object) -> int:
     given = _plain(threads)
     if isinstance(given, bool) or not isinstance(given, (int, type(None))):
-        raise ConfigError(f"threads={threads!r} is not a whole number; leave it out to use all")
+        raise ConfigError(
+            f"threads={shown(threads)} is not a whole number; leave it out to use all"
+        )
     return given or available_threads()
 
 

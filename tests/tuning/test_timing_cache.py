@@ -66,14 +66,34 @@ def test_missing_file_is_empty(tmp_path: Path) -> None:
     assert len(TimingCache.load(str(tmp_path / "none.json"))) == 0
 
 
+def times(time: str) -> str:
+    return f'{{"format": 1, "times": {{"a": {time}}}}}'
+
+
+NO_TIMES = ('"b"', "Infinity", "NaN", "-1", "true", f"1{'0' * 400}")
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"format": 1}', '{"format": 1, "times": {"a": "b"}}']
-)
-def test_damaged_file(tmp_path: Path, text: str) -> None:
+    ("text", "why"),
+    [
+        ("", "Expecting"),
+        ("{", "Expecting"),
+        ("[" * 100_000, "no JSON"),
+        ("[]", "no timing cache"),
+        ("[1]", "no timing cache"),
+        ("{}", "no timing cache"),
+        ('{"format": 2, "times": {}}', "format is 2 and not 1"),
+        ('{"format": 1}', "holds no times"),
+        ('{"format": 1, "times": [1]}', "holds no times"),
+        *((times(t), "'a' is .*, which is no time") for t in NO_TIMES),
+    ],
+)  # fmt: skip
+def test_damaged_file(tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "times.json"
     path.write_text(text)
-    with pytest.raises(FileError, match=r"times\.json.*delete it"):
+    with pytest.raises(FileError, match=rf"times\.json is not readable .*{why}.*; delete it") as e:
         TimingCache.load(str(path))
+    assert "\n" not in str(e.value) and len(str(e.value)) < 400
 
 
 def test_unwritable_folder() -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from braze.core.errors import ConfigError
+from braze.core.words import shown
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 ShapeRange = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # min, opt, max
 MAX_SIZE: Final = (1 << 31) - 1  # of an axis
@@ -84,6 +88,11 @@ class BuildConfig:
                     f"precision {name!r} is not available; use one of {', '.join(PRECISIONS)}"
                 )
         for pattern, name in self.layer_precisions:
+            if not isinstance(pattern, str):
+                raise ConfigError(
+                    f"layer_precisions names layer {shown(pattern)}, which is no text; give ONNX "
+                    "node names or patterns of them"
+                )
             if name not in LAYER_PRECISIONS:
                 raise ConfigError(
                     f"precision {name!r} of layer {pattern!r} is not available; use one of "
@@ -114,6 +123,13 @@ class BuildConfig:
         return replace(effort, tf32=True) if {"tf32", "best"} & set(self.asked) else effort
 
 
+def _are_names(given: object) -> TypeGuard[Collection[str]]:
+    """Whether it is a collection of texts, and not an empty one."""
+    if not isinstance(given, Collection) or getattr(given, "shape", None) == ():
+        return False  # an array of no axes only looks like one
+    return len(given) > 0 and all(isinstance(name, str) for name in given)
+
+
 def precision_text(given: object) -> str:
     """A precision, or several of them, as one text: in the order of PRECISIONS, each once.
 
@@ -121,11 +137,12 @@ def precision_text(given: object) -> str:
     """
     if isinstance(given, str):
         names = [name.strip() for name in given.split(",")]
-    elif isinstance(given, Collection) and given and all(isinstance(n, str) for n in given):
+    elif _are_names(given):
         names = list(given)
     else:
         raise ConfigError(
-            f"precision={given!r} is no name; use one of {', '.join(PRECISIONS)}, or a set of them"
+            f"precision={shown(given)} is no name; use one of {', '.join(PRECISIONS)}, or a set "
+            "of them"
         )
     order = {name: i for i, name in enumerate(PRECISIONS)}
     return ",".join(sorted(dict.fromkeys(names), key=lambda n: (order.get(n, -1), n)))

@@ -100,7 +100,7 @@ BY_ONNX: Final = {t.onnx: t for t in ALL_DTYPES}
 
 def from_name(name: str) -> DType:
     """The type called `name`; raises DTypeError for a name braze does not have."""
-    if name not in BY_NAME:
+    if not isinstance(name, str) or name not in BY_NAME:
         raise DTypeError(f"element type {name!r} is not one of {', '.join(BY_NAME)}")
     return BY_NAME[name]
 

@@ -40,7 +40,11 @@ def path_text(path: object) -> str:
     if not isinstance(path, (str, os.PathLike)):
         raise FileError(f"a file name must be a string or a path, not {type(path).__name__}")
     text = os.fsdecode(path)
-    if not text or "\0" in text:
+    try:
+        name = os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        name = b""
+    if not name or b"\0" in name:
         raise FileError(f"{text!r} is not the name of a file; give one")
     return text
 

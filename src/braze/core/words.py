@@ -77,6 +77,12 @@ def worded(sentence: Callable[[Words], str]) -> tuple[str, str]:
     return sentence(PYTHON), sentence(COMMAND)
 
 
+def shown(value: object) -> str:
+    """What a caller passed, on one line and not too long for a sentence."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
 def _tuple_text(sizes: Sizes) -> str:
     return f"({', '.join(map(str, sizes))}{',' if len(sizes) == 1 else ''})"
 

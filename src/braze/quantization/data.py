@@ -166,7 +166,13 @@ def _feed(item: Any, inputs: Sequence[Input], number: int) -> Feed:
 
 
 def _array(given: Any, to: Input, number: int) -> Array:
-    array = np.asarray(given)
+    try:
+        array = np.asarray(given)
+    except Exception as e:  # whatever the conversions of other libraries raise
+        raise BindingError(
+            f"feed {number} of the calibration data holds no array for input {to.name!r} ({e}); "
+            "give a numpy array"
+        ) from e
     if to.shape is not None and array.ndim == len(to.shape) - 1:
         array = array[None]
     if array.dtype != to.dtype:

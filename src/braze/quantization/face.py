@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+import numpy as np
+
+from braze.core.errors import ConfigError
+from braze.core.files import writable_target
 from braze.core.trace import Progress
+from braze.core.words import shown
 from braze.quantization.data import as_calibration
 from braze.quantization.flow import Quantized, quantize_model
 from braze.quantization.options import Options
 from braze.quantization.table import read_table
-from braze.quantization.thresholds import Method
+from braze.quantization.thresholds import Method, in_range
+
+MOST_SAMPLES: Final = (1 << 63) - 1
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,6 +71,14 @@ def quantize(
 
     Raises ConfigError, FileError, ModelError and what `braze.build` raises of the float model.
     """
+    if not (progress is None or callable(progress)):
+        raise ConfigError(f"progress={shown(progress)} cannot be called; give a function")
+    if not isinstance(samples, (int, np.integer)) or not in_range(samples, 0, MOST_SAMPLES):
+        raise ConfigError(f"samples={shown(samples)} is not a number of feeds; give 0 for all")
+    if not isinstance(threads, (int, np.integer)) or isinstance(threads, bool) or threads < 0:
+        raise ConfigError(f"threads={shown(threads)} is not a number of threads; give 1 or more")
+    if output is not None:
+        writable_target(output)  # before the work, not after it
     made: dict[str, Any] = {
         name: tuple(v) if isinstance(v, Sequence) and not isinstance(v, str) else v
         for name, v in options.items()

@@ -92,13 +92,22 @@ def quantize_model(
     grids = grids_of(placement, ranges, options)
     writer = Writer(net, options, place(net, options), grids)
     writer.write()
-    onnx.checker.check_model(net.model)
+    _check_model(net.model)
     return Quantized(
         net.model,
         Table({name: ranges[name] for name in placement.reads},
               table.kind if table else KINDS.get(options.method.name, "EntropyCalibration2")),
         tuple(placement.layers), placement.kept, (*notes, *writer.notes), count,
     )  # fmt: skip
+
+
+def _check_model(model: onnx.ModelProto) -> None:
+    """Raise ModelError for a model that ONNX refuses, mostly because the one given was such."""
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as e:
+        why = " ".join(str(e).split())
+        raise ModelError(f"the quantized model is no valid ONNX model: {why}") from e
 
 
 def loaded(model: Any) -> onnx.ModelProto:

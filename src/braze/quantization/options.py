@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
+import numpy as np
+
 from braze.core.errors import ConfigError
+from braze.core.words import shown
 from braze.quantization.network import Node
-from braze.quantization.thresholds import Method
+from braze.quantization.thresholds import Method, in_range
 
 FORMS: Final = ("int8", "fp8")
 ACTIVATIONS: Final = ("s8", "u8")
@@ -53,12 +56,16 @@ class Options:
         _check("form", self.form, FORMS)
         _check("activations", self.activations, ACTIVATIONS)
         _check("bias", self.bias, BIASES)
+        _check_names("ops", self.ops)
         for op in self.ops:
             _check("ops", op, OPS)
-        if isinstance(self.exclude, str):
-            raise ConfigError(f"exclude={self.exclude!r} is a string; give a tuple of names")
-        if self.smooth is not None and not 0 <= self.smooth <= 1:
-            raise ConfigError(f"smooth={self.smooth} is not in 0..1; 0.5 is usual")
+        _check_names("exclude", self.exclude)
+        for name in ("symmetric", "per_channel", "data_products", "equalize", "correct_bias"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                given = shown(getattr(self, name))
+                raise ConfigError(f"{name}={given} is neither True nor False; give one of them")
+        if self.smooth is not None and not in_range(self.smooth, 0, 1):
+            raise ConfigError(f"smooth={shown(self.smooth)} is not in 0..1; 0.5 is usual")
 
     @property
     def kind(self) -> str:
@@ -75,6 +82,13 @@ class Options:
         return op in self.ops and (self.form == "int8" or op in FLOAT8_OPS)
 
 
+def _check_names(name: str, value: object) -> None:
+    if not isinstance(value, (tuple, list, set, frozenset)) or not all(
+        isinstance(v, str) for v in value
+    ):
+        raise ConfigError(f"{name}={shown(value)} is not a tuple of names; give one")
+
+
 def _check(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"{name}={value!r} does not exist; use one of {', '.join(known)}")
+    if not isinstance(value, str) or value not in known:
+        raise ConfigError(f"{name}={shown(value)} does not exist; use one of {', '.join(known)}")

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from braze.core.errors import FileError
-from braze.core.files import readable_source, replacing
+from braze.core.files import path_text, readable_source, replacing
 from braze.quantization.thresholds import Range
 
 VERSION: Final = "TRT-8601"  # the release whose files braze's look like
@@ -44,7 +44,7 @@ class Table:
 
 def read_table(path: str | os.PathLike[str]) -> Table:
     """A calibration cache; raises FileError for what is none, with the line."""
-    where = f"calibration cache {os.fspath(path)}"
+    where = f"calibration cache {path_text(path)}"
     try:
         text = readable_source(path, "calibration cache").read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -8,12 +8,19 @@ from typing import Any, Final
 import numpy as np
 
 from braze.core.errors import ConfigError
+from braze.core.words import shown
 from braze.quantization.entropy import LEVELS, first_generation, second_generation
 from braze.quantization.histogram import Histogram
 
 Array = np.ndarray[Any, Any]
 METHODS: Final = ("entropy", "entropy1", "minmax", "average", "percentile", "mse")
 FIRST_CUT: Final = 128  # bins that are never cut off when the squared error is searched
+
+
+def in_range(value: object, low: float, high: float) -> bool:
+    """Whether it is a number from `low` to `high`."""
+    numbers = (int, float, np.integer, np.floating)
+    return isinstance(value, numbers) and not isinstance(value, bool) and bool(low <= value <= high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +39,13 @@ class Method:
     percentile: float = 99.99
 
     def __post_init__(self) -> None:
-        if self.name not in METHODS:
+        if not isinstance(self.name, str) or self.name not in METHODS:
             raise ConfigError(
-                f"calibration method {self.name!r} does not exist; use one of {', '.join(METHODS)}"
+                f"calibration method {shown(self.name)} does not exist; use one of "
+                f"{', '.join(METHODS)}"
             )
-        if not 0 < self.percentile <= 100:
-            raise ConfigError(f"percentile={self.percentile} is not above 0 and up to 100")
+        if not in_range(self.percentile, 0, 100) or self.percentile == 0:
+            raise ConfigError(f"percentile={shown(self.percentile)} is not above 0 and up to 100")
 
 
 @dataclass(frozen=True, slots=True)

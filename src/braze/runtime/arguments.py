@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from braze.core.errors import BindingError, ConfigError, ShapeError
+from braze.core.words import shown
 
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
@@ -49,6 +50,17 @@ def memory_range(name: str, address: int, size: Any) -> tuple[int, int]:
             "the memory in bytes"
         )
     return address, count
+
+
+def names_of(what: str, given: Any) -> frozenset[str]:
+    """One text or several as a set; raises ConfigError for what is none."""
+    try:
+        names = frozenset((given,) if isinstance(given, str) else given)
+    except TypeError:
+        raise ConfigError(
+            f"{what}={shown(given)} is no list of names; give the names of tensors"
+        ) from None
+    return names
 
 
 def _index(value: Any) -> int | None:

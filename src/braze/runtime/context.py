@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from braze.core.dtypes import DType
-from braze.runtime.arguments import INT64_MAX, shape_of, small_number
+from braze.runtime.arguments import INT64_MAX, names_of, shape_of, small_number
 from braze.runtime.arrays import Array, address_of, empty_output
 from braze.runtime.device import DeviceArray, DeviceTensor, device_tensor, stream_handle
 from braze.runtime.hooks import Hooks
@@ -114,8 +114,8 @@ class ExecutionContext:
         `__cuda_array_interface__`) it is used in place, and outputs are `DeviceArray`s there.
         workers: threads of this run, at most what the engine was built for; 0 for its own number.
         """
-        wanted = frozenset((debug,) if isinstance(debug, str) else debug)
-        if not wanted and not workers:
+        wanted = names_of("debug", debug)
+        if not wanted and type(workers) is int and not workers:
             return self._run(inputs, None)
         hooks = Hooks(workers)
         if wanted:

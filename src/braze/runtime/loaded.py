@@ -65,7 +65,7 @@ class LoadedEngine:
 
     def binding_index(self, name: str) -> int:
         """The number of input or output `name`; raises BindingError for an unknown name."""
-        if name not in self._index:
+        if not isinstance(name, str) or name not in self._index:
             raise BindingError(f"the engine has no tensor {name!r}; it has {list(self._index)}")
         return self._index[name]
 

@@ -28,6 +28,7 @@ from braze.core.errors import (
     ShapeError,
     TargetError,
 )
+from braze.core.words import shown
 from braze.runtime.libraries import package_folders
 
 ABI_VERSION: Final = 2
@@ -270,7 +271,9 @@ def require_isa(isa: str) -> None:
 def thread_count(value: object) -> int:
     """`value` as a number of threads for the native runtime; raises ConfigError."""
     if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:
-        raise ConfigError(f"{value!r} is not a number of threads from 0 (all) to {MAX_THREADS}")
+        raise ConfigError(
+            f"{shown(value)} is not a number of threads from 0 (all) to {MAX_THREADS}"
+        )
     return int(value)
 
 
@@ -278,7 +281,9 @@ def engine_options(threads: object, weight_budget: int | None) -> EngineOptions:
     """Options of loading an engine, whose bytes are borrowed; raises ConfigError."""
     budget = -1 if weight_budget is None else weight_budget
     if not isinstance(budget, int) or (weight_budget is not None and not 0 <= budget < 1 << 63):
-        raise ConfigError(f"a weight budget of {weight_budget!r} bytes cannot be; give 0 or more")
+        raise ConfigError(
+            f"a weight budget of {shown(weight_budget)} bytes cannot be; give 0 or more"
+        )
     return EngineOptions(ctypes.sizeof(EngineOptions), thread_count(threads), BORROW, budget)
 
 
@@ -287,6 +292,9 @@ def run_options(workers: object, *, graph: bool = True, sleep: bool = False) -> 
 
     On a GPU: graph=False launches step by step, sleep=True waits without using a CPU.
     """
+    for name, given in (("graph", graph), ("sleep", sleep)):
+        if not isinstance(given, (bool, int)):
+            raise ConfigError(f"{name}={shown(given)} is neither True nor False; give one of them")
     flags = (0 if graph else NO_GRAPH) | (SLEEP if sleep else 0)
     return RunOptions(ctypes.sizeof(RunOptions), thread_count(workers), flags)
 

@@ -15,8 +15,10 @@ from contextlib import suppress
 
 from braze.core.errors import FileError
 from braze.core.files import describe_os_error, exclusive, replacing, writable_target
+from braze.core.words import shown
 
 FORMAT = 1
+MOST_SECONDS = 1e9  # what is more was not measured
 
 
 class TimingCache:
@@ -53,14 +55,11 @@ class TimingCache:
         if not file.exists():
             return TimingCache()
         try:
-            data = json.loads(file.read_text())
-            if data["format"] != FORMAT:
-                return TimingCache()
-            return TimingCache({str(k): float(v) for k, v in data["times"].items()})
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+            return TimingCache(_times(json.loads(file.read_text())))
+        except (OSError, ValueError, RecursionError) as e:
+            why = "no JSON" if isinstance(e, RecursionError) else describe_os_error(e)
             raise FileError(
-                f"timing cache {path} is not readable ({describe_os_error(e)}); "
-                "delete it or give another path"
+                f"timing cache {path} is not readable ({why}); delete it or give another path"
             ) from e
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -75,3 +74,19 @@ class TimingCache:
             times = dict(sorted({**there, **self._times}.items()))
             with replacing(path) as file:
                 file.write(json.dumps({"format": FORMAT, "times": times}, indent=0).encode())
+
+
+def _times(data: object) -> dict[str, float]:
+    """The times in what a file holds; raises ValueError with what is wrong."""
+    if not isinstance(data, dict) or "format" not in data:
+        raise ValueError("it is no timing cache of braze")
+    if data["format"] != FORMAT:
+        raise ValueError(f"its format is {shown(data['format'])} and not {FORMAT}")
+    times = data.get("times")
+    if not isinstance(times, dict):
+        raise ValueError("it holds no times")
+    for key, time in times.items():
+        number = isinstance(time, (int, float)) and not isinstance(time, bool)
+        if not number or not 0 <= time < MOST_SECONDS:
+            raise ValueError(f"the time of {shown(key)} is {shown(time)}, which is no time")
+    return {key: float(time) for key, time in times.items()}
