@@ -13,6 +13,7 @@ from braze.codegen.cpu.conv.patches import LineRows, PatchRows, is_joined, run_l
 from braze.codegen.cpu.conv.taps import PixelRows
 from braze.codegen.cpu.conv.winograd.tactics import (
     suits_winograd,
+    tile_size,
     winograd_tactics,
 )
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
@@ -110,12 +111,13 @@ def _whole_words(spec: ConvSpec, word: int) -> bool:
 def conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
     """Tactics for a convolution that `conv_support` takes, best estimate first."""
     spec = planar(kernel.spec)
-    if effort.transforms and spec.acc.is_float and suits_winograd(spec):
-        return winograd_tactics(kernel, target, effort)
-    sizes = Sizes.of(spec)
-    found: dict[Tactic, None] = {}
-    types, acc = [t.dtype for t in kernel.inputs[:2]], spec.acc
+    sizes, types, acc = Sizes.of(spec), [t.dtype for t in kernel.inputs[:2]], spec.acc
     extras = word_extras(target, types, sizes.k)
+    # tiles of 2 x 2 outputs save about as much as pairs do, and have to be transformed
+    pays = not extras or (suits_winograd(spec) and tile_size(spec) > 2)
+    if effort.transforms and acc.is_float and suits_winograd(spec) and pays:
+        return winograd_tactics(kernel, target, effort)
+    found: dict[Tactic, None] = {}
     word = WORDS[types[1]] if extras or is_bytes(types) else 1
     m, n, k = sizes.all
     cuts = (m, n, -(-k // word))

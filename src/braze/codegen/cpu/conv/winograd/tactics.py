@@ -37,12 +37,13 @@ def winograd_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) ->
     """Tactics for a convolution that `suits_winograd`, best estimate first."""
     spec = kernel.spec
     assert isinstance(spec, ConvSpec)
-    sizes = (_tile_size(spec),) if effort.transforms == 1 else (4, 2)
+    sizes = (tile_size(spec),) if effort.transforms == 1 else (4, 2)
     found = [_tactic(spec, target, size, i) for i in range(effort.tactics) for size in sizes]
     return tuple(dict.fromkeys(found))[: effort.tactics]
 
 
-def _tile_size(spec: ConvSpec) -> int:
+def tile_size(spec: ConvSpec) -> int:
+    """Outputs along each axis of a tile: 4 where channels and outputs are many, weights not."""
     outputs = [size for size in spec.out_spatial if isinstance(size, int)]
     channels = spec.in_channels, spec.out_channels
     wide = min(channels) >= _LARGE_MIN_CHANNELS
