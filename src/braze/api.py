@@ -105,8 +105,8 @@ def compile(  # the field's word, and braze.compile reads well
     timing_cache: file that keeps measured times between builds.
     debug: names of intermediate tensors that can be read back after a run; "*" for all.
 
-    Raises ModelError, UnsupportedOpError, ShapeError, ProfileError, ConfigError and other
-    BrazeErrors; each says where, what, and how to go on.
+    Raises FileError, ModelError, UnsupportedOpError, ShapeError, ProfileError, ConfigError and
+    other BrazeErrors; each says where, what, and how to go on.
     """
     _check_kinds(shapes, values, debug, layer_precisions)
     _check_listeners(progress, trace)

@@ -134,10 +134,11 @@ def test_not_an_engine_and_every_truncation(tmp_path: Path) -> None:
     for size in sizes:
         assert load_everywhere(data[:size]) == [EngineFormatError] * 2
     assert load_everywhere(data + b"\0") == [EngineFormatError] * 2
-    with pytest.raises(EngineFormatError, match="cannot be opened"):
-        Engine.load(tmp_path / "missing.engine")
-    with pytest.raises(EngineFormatError):
-        Engine.load(tmp_path)
+    for load in (Engine.load, read_file):
+        with pytest.raises(FileError, match=r"missing\.engine cannot be read: No such file"):
+            load(tmp_path / "missing.engine")
+        with pytest.raises(FileError, match="directory"):
+            load(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["manifest", "code", "weights"])
@@ -161,7 +162,10 @@ def test_damage_of_any_byte_is_refused_or_touches_the_record_alone() -> None:
         bad = bytearray(data)
         bad[position] ^= 1 << position % 8
         if offset <= position < offset + size:
-            assert Engine.from_bytes(bad)({"x": x})["y"].tobytes() == want
+            engine = Engine.from_bytes(bad)
+            assert engine({"x": x})["y"].tobytes() == want
+            with pytest.raises(EngineFormatError, match="record section is damaged"):
+                engine.verify()
         else:
             with pytest.raises((EngineFormatError, EngineVersionError)):
                 Engine.from_bytes(bad)

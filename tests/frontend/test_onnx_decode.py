@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from braze.core.dtypes import BF16, BOOL, F16, F32, I32, U8
-from braze.core.errors import ModelError
+from braze.core.errors import FileError, ModelError
 from braze.frontend.onnx.proto import load_model
 from braze.frontend.onnx.records import AttributeRef, TensorRecord, Unreadable
 from braze.frontend.onnx.tensors import ExternalData, decode_tensor
@@ -38,18 +38,18 @@ def test_path_bytes_and_proto_decode_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "text"),
+    ("source", "error", "text"),
     [
-        (b"", "empty"),
-        (b"not a model at all, just text", "not an ONNX model"),
-        ("/nonexistent/model.onnx", "cannot be read"),
-        (42, "not int"),
-        (b"\x08\x08", "no graph"),
-        ("bad\0name", "cannot be read"),
+        (b"", ModelError, "empty"),
+        (b"not a model at all, just text", ModelError, "not an ONNX model"),
+        ("/nonexistent/model.onnx", FileError, "cannot be read: No such file"),
+        (42, ModelError, "not int"),
+        (b"\x08\x08", ModelError, "no graph"),
+        ("bad\0name", FileError, "cannot be read"),
     ],
 )
-def test_unreadable_sources(source, text: str) -> None:
-    with pytest.raises(ModelError, match=text):
+def test_unreadable_sources(source, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
         load_model(source)
 
 

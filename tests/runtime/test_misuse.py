@@ -198,8 +198,8 @@ def test_no_inputs_at_all_name_those_there_are() -> None:
         (lambda e: Engine.from_bytes(e.to_bytes(), weight_budget="1"), braze.ConfigError),
         (lambda e: Engine.from_bytes(e.to_bytes(), weight_budget=2**63), braze.ConfigError),
         (lambda e: Engine("chain.engine"), braze.EngineFormatError),
-        (lambda e: braze.build(""), braze.ModelError),
-        (lambda e: braze.build("/dev/zero"), braze.ModelError),
+        (lambda e: braze.build(""), braze.FileError),
+        (lambda e: braze.build("/dev/zero"), braze.FileError),
     ],
 )
 def test_wrong_arguments_of_engines(
@@ -211,7 +211,7 @@ def test_wrong_arguments_of_engines(
 
 
 def test_an_empty_path_is_called_so() -> None:
-    with pytest.raises(braze.ModelError, match="the path of the model is empty"):
+    with pytest.raises(braze.FileError, match="the path of the model is empty"):
         braze.build("")
 
 

@@ -7,9 +7,12 @@ import time
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import braze
 from braze.core.errors import BindingError, ExecutionError, ShapeError
 from braze.runtime import Engine, Event, Stream
+from tests.meta.small_models import model
 from tests.runtime.plans import chain_plan, chain_reference, gather_plan
 
 
@@ -40,6 +43,43 @@ def test_bind_and_execute_in_place() -> None:
     context.bind("y", np.empty((2, 8), np.float32))
     with pytest.raises(BindingError, match="needs 96"):
         context.execute()
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_arrays_of_another_shape_than_the_run_are_refused(target: str) -> None:
+    add = helper.make_node("Add", ["x", "x"], ["y"])
+    engine = braze.build(model([add], {"x": (TensorProto.FLOAT, ["n", "m"])}, ["y"]), target=target)
+    context, y = engine.create_context(), np.zeros((2, 4), np.float32)
+    x = np.arange(12, dtype=np.float32)
+    context.bind("x", x.reshape(4, 3))
+    context.bind("y", y)
+    context.set_input_shape("x", (2, 4))
+    words = r"input 'x' has shape \(2, 4\) in this run but is bound to an array of \(4, 3\)"
+    for run in (context.execute, lambda: context.enqueue(Stream())):
+        with pytest.raises(ShapeError, match=words):
+            run()
+    context.bind("x", x)  # flat memory with room
+    context.execute()
+    np.testing.assert_array_equal(y.reshape(-1), 2 * x[:8])
+    context.set_input_shape("x", (4, 2))
+    with pytest.raises(ShapeError, match="output 'y' has shape"):
+        context.execute()
+    context.bind("y", y.ctypes.data, y.nbytes)  # an address has no shape
+    context.execute()
+    assert y.reshape(4, 2)[3, 1] == 14
+
+
+def test_lists_are_longer_than_the_run_only_at_an_address() -> None:
+    add = helper.make_node("Add", ["x", "x"], ["y"])
+    engine = braze.build(model([add], {"x": (TensorProto.FLOAT, ["n"])}, ["y"]))
+    context, x = engine.create_context(), np.ones(6, np.float32)
+    context.set_input_shape("x", (4,))
+    context.bind("x", x)
+    context.bind("y", np.empty(4, np.float32))
+    with pytest.raises(ShapeError, match="input 'x'"):
+        context.execute()
+    context.bind("x", x.ctypes.data, x.nbytes)
+    context.execute()
 
 
 def test_runs_in_order_with_the_shapes_of_their_enqueue() -> None:

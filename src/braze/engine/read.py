@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from braze.core.errors import EngineFormatError, EngineVersionError
+from braze.core.errors import EngineFormatError, EngineVersionError, FileError
 from braze.engine import schema
 from braze.engine.checksum import checksum
 from braze.engine.manifest import decode_plan, load_json
@@ -31,13 +31,16 @@ class Section:
 
 
 def read_file(path: str | os.PathLike[str], verify_weights: bool = True) -> Plan:
-    """The Plan in the engine file at `path`; weight_data are views into the mapped file."""
+    """The Plan in the engine file at `path`; weight_data are views into the mapped file.
+
+    Raises FileError where it cannot be read.
+    """
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as e:
-        raise EngineFormatError(f"engine {os.fspath(path)} cannot be read: {e.strerror}") from e
+        raise FileError(f"engine {os.fspath(path)} cannot be read: {e.strerror}") from e
     return from_bytes(data, verify_weights, os.fspath(path))
 
 
@@ -57,10 +60,7 @@ def from_bytes(
         if kind == "weights" and not verify_weights:
             continue
         if checksum(parts[kind]) != section.checksum:
-            raise EngineFormatError(
-                f"{name}: the {kind} section is damaged (its checksum differs); "
-                "copy the file again or rebuild the engine"
-            )
+            raise _damaged(name, kind)
     if len(parts["manifest"]) > schema.MAX_MANIFEST_BYTES:
         raise EngineFormatError(f"{name}: the manifest is larger than the format allows")
     manifest = load_json(bytes(parts["manifest"]), "manifest")
@@ -68,6 +68,21 @@ def from_bytes(
     plan = decode_plan(manifest, record, parts["code"], None if stripped else parts["weights"])
     check_relations(plan)
     return plan
+
+
+def check_section(data: memoryview, kind: str) -> None:
+    """Raise EngineFormatError where an engine file's section of that kind is damaged."""
+    code = schema.SECTION_KINDS[kind]
+    for s in read_sections(data, "engine"):
+        if s.kind == code and checksum(data[s.offset : s.offset + s.size]) != s.checksum:
+            raise _damaged("engine", kind)
+
+
+def _damaged(name: str, kind: str) -> EngineFormatError:
+    return EngineFormatError(
+        f"{name}: the {kind} section is damaged (its checksum differs); copy the file again or "
+        "rebuild the engine"
+    )
 
 
 def read_sections(view: memoryview, name: str) -> list[Section]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import onnx
 
-from braze.core.errors import ConfigError, ModelError
-from braze.core.files import replacing
+from braze.core.errors import ConfigError, FileError, ModelError
+from braze.core.files import describe_os_error, replacing
 from braze.core.trace import Progress
 from braze.quantization.channels import Channels
 from braze.quantization.collect import add_all, collect, histograms, make_runner
@@ -111,13 +111,16 @@ def _check_model(model: onnx.ModelProto) -> None:
 
 
 def loaded(model: Any) -> onnx.ModelProto:
-    """A model from a path, bytes or a ModelProto; raises ModelError."""
+    """A model from a path, bytes or a ModelProto; raises FileError and ModelError."""
     if isinstance(model, onnx.ModelProto):
         return model
     try:
         if isinstance(model, bytes):
             return onnx.load_from_string(model)
         return onnx.load(os.fspath(model))
+    except OSError as e:
+        why = describe_os_error(e)
+        raise FileError(f"model file {str(model)!r} cannot be read: {why}; give another") from e
     except Exception as e:  # what onnx and protobuf raise has no common class
         raise ModelError(f"{str(model)[:200]} cannot be read as an ONNX model: {e}") from e
 

@@ -13,11 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from braze.core.dtypes import DType
+from braze.core.errors import BrazeError
 from braze.runtime.arguments import INT64_MAX, names_of, shape_of, small_number
 from braze.runtime.arrays import Array, address_of, empty_output
 from braze.runtime.device import DeviceArray, DeviceTensor, device_tensor, stream_handle
 from braze.runtime.hooks import Hooks
-from braze.runtime.inputs import PassedMemory, host_array, ordered, passed_memory
+from braze.runtime.inputs import PassedMemory, check_bound_shape, host_array, ordered, passed_memory
 from braze.runtime.loaded import LoadedEngine, TensorRow
 from braze.runtime.native import (
     ContextOptions,
@@ -84,6 +85,8 @@ class ExecutionContext:
         check(self._lib.braze_context_create_with(engine.handle, options, out))
         self._lock = threading.RLock()
         self._bound: dict[str, Any] = {}
+        self._bound_shapes: dict[int, tuple[int, ...]] = {}  # of arrays, by binding
+        self._unchecked = False  # whether some were bound, or shapes set, since they were compared
         self._inputs = engine.bindings[: engine.num_inputs]
         self._num_dims = sum(b.rank for b in self._inputs)
         self._dims = (c_int64 * max(1, self._num_dims))()
@@ -195,7 +198,7 @@ class ExecutionContext:
         dims = (c_int64 * max(1, len(flat)))(*flat)
         pointer = None if options is None else ctypes.byref(options)
         with self._lock:
-            self._shapes = None
+            self._shapes, self._unchecked = None, True
             check(
                 self._lib.braze_context_run(
                     self._handle, dims, len(flat), slots, len(memory), pointer
@@ -207,7 +210,7 @@ class ExecutionContext:
         if shapes == self._shapes:
             return
         flat = [dim for shape in shapes for dim in shape]
-        self._shapes = None
+        self._shapes, self._unchecked = None, True
         self._dims[: len(flat)] = flat
         check(self._lib.braze_context_set_shapes(self._handle, self._dims, self._num_dims))
         self._outputs = []
@@ -226,7 +229,7 @@ class ExecutionContext:
     def set_input_shape(self, name: str, shape: Sequence[int]) -> None:
         """Set the shape of input `name` for execute and enqueue."""
         with self._lock:
-            self._shapes = None
+            self._shapes, self._unchecked = None, True
             sizes = shape_of(f"input {name!r}", shape, -INT64_MAX)  # the runtime names the axis
             dims = (c_int64 * max(1, len(sizes)))(*sizes)
             index = self._engine.binding_index(name)
@@ -257,7 +260,9 @@ class ExecutionContext:
         """Bind memory for execute and enqueue: an array (kept alive), or an address with a size.
 
         Arrays are numpy's or, on a GPU, those of any library with `__dlpack__` or
-        `__cuda_array_interface__`. An output array receives the result in place.
+        `__cuda_array_interface__`. An output array receives the result in place. An array has the
+        shape of the run, which refuses others; one of a single axis is also flat memory for a
+        tensor of another rank, and may then be larger, as memory at an address may always.
         """
         index = self._engine.binding_index(name)
         row = self._engine.bindings[index]
@@ -269,6 +274,22 @@ class ExecutionContext:
         with self._lock:
             check(self._lib.braze_context_bind(self._handle, index, given.address, given.nbytes))
             self._bound[name] = given.keep
+            self._unchecked = True
+            if given.shape is None:
+                self._bound_shapes.pop(index, None)
+            else:
+                self._bound_shapes[index] = given.shape
+
+    def _check_bound_shapes(self) -> None:
+        """Raise ShapeError where an array is bound to a tensor of another shape."""
+        with self._lock:
+            for index, bound in self._bound_shapes.items() if self._unchecked else ():
+                try:
+                    shape = self._shape(index)
+                except BrazeError:
+                    return  # shapes are missing, which the run tells better
+                check_bound_shape(self._engine.bindings[index], bound, shape)
+            self._unchecked = False
 
     def execute(self, *, workers: int = 0, graph: bool = True, sleep: bool = False) -> None:
         """Run with the shapes and memory set before; returns when it is done.
@@ -276,11 +297,13 @@ class ExecutionContext:
         On a GPU: graph=False launches the steps one by one; sleep=True waits without using a CPU.
         """
         options = run_options(workers, graph=graph, sleep=sleep)
+        self._check_bound_shapes()
         check(self._lib.braze_context_execute(self._handle, ctypes.byref(options)))
 
     def timed(self, *, graph: bool = True, sleep: bool = False) -> Times:
         """Run as `execute` does, and say what the time went to."""
         options = run_options(0, graph=graph, sleep=sleep)
+        self._check_bound_shapes()
         times = RunTimes(ctypes.sizeof(RunTimes))
         options.times = ctypes.pointer(times)
         check(self._lib.braze_context_execute(self._handle, ctypes.byref(options)))
@@ -295,6 +318,7 @@ class ExecutionContext:
         be pinned then, and errors show in this context's `synchronize` or its next run.
         """
         with self._lock:
+            self._check_bound_shapes()
             if isinstance(stream, Stream):
                 check(self._lib.braze_context_enqueue(self._handle, stream.handle, None))
                 stream.keep_alive(self, dict(self._bound))

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from braze.core.dtypes import F32, DType, from_name
 from braze.core.errors import EngineFormatError, TargetError
-from braze.core.files import path_text
+from braze.core.files import path_text, readable_source
 from braze.engine.plan import Binding, Plan
-from braze.engine.read import from_bytes, read_file
+from braze.engine.read import check_section, from_bytes, read_file
 from braze.engine.write import aligned_bytes, to_array, write_image
 from braze.runtime.arrays import Array
 from braze.runtime.context import ExecutionContext
@@ -69,8 +69,8 @@ class Engine:
         CPUs of this machine). weight_budget: bytes of a GPU's memory for weights, those of one
         context counted; what does not fit is copied from the host for each step that reads it.
         """
-        name, handle = os.fsencode(path_text(path)), c_void_p()
         options = ctypes.byref(engine_options(threads, weight_budget))
+        name, handle = os.fsencode(readable_source(path, "engine")), c_void_p()
         try:
             out = ctypes.byref(handle)
             check(library().braze_engine_load_with(name, None, 0, options, out))
@@ -221,8 +221,12 @@ class Engine:
         return describe_plan(self.plan)
 
     def verify(self) -> None:
-        """Wait until the weights are checked; raises EngineFormatError when they are damaged."""
+        """Wait until all of the file is checked; raises EngineFormatError where it is damaged.
+
+        Loading does not wait for large weights, and never reads the record of the build.
+        """
         check(self.loaded.lib.braze_engine_verify(self.loaded.handle))
+        check_section(self.image().data, "record")
 
     def image(self) -> npt.NDArray[np.uint8]:
         """The bytes of the engine file where they lie; read-only, keeps the engine alive."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -73,6 +74,7 @@ class PassedMemory:
     keep: Any
     address: int
     nbytes: int
+    shape: tuple[int, ...] | None = None  # of an array; an address has none
 
 
 def passed_memory(row: TensorRow, memory: Array | int, size: int | None = None) -> PassedMemory:
@@ -88,4 +90,20 @@ def passed_memory(row: TensorRow, memory: Array | int, size: int | None = None) 
     same = isinstance(memory, np.ndarray) and address_of(array) == address_of(memory)
     if row.is_output and not same:
         raise BindingError(f"output {row.name!r} needs a contiguous, aligned array")
-    return PassedMemory(array, address_of(array), array.nbytes)
+    return PassedMemory(array, address_of(array), array.nbytes, array.shape)
+
+
+def check_bound_shape(row: TensorRow, bound: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raise ShapeError for an array that is bound to a tensor of another shape in this run.
+
+    Arrays of one axis are flat memory for tensors of other ranks. What is too small, or has a size
+    that only the run knows, is the runtime's to refuse.
+    """
+    flat = len(bound) == 1 and row.rank != 1
+    small = math.prod(bound) < math.prod(shape)
+    if bound != shape and not (flat or small or row.shape_from_run):
+        kind = "output" if row.is_output else "input"
+        raise ShapeError(
+            f"{kind} {row.name!r} has shape {shape} in this run but is bound to an array of "
+            f"{bound}; bind one of that shape, or a flat one with room for it"
+        )

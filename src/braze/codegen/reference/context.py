@@ -14,9 +14,10 @@ from braze.codegen.reference.shapes import Shapes
 from braze.codegen.reference.steps import Machine, check_early
 from braze.core.errors import BindingError, ProfileError, ShapeError
 from braze.engine.plan import DebugTensor
+from braze.runtime.arguments import names_of
 from braze.runtime.arrays import Array, address_of, empty_output
 from braze.runtime.context import ExecutionContext
-from braze.runtime.inputs import input_arrays, passed_memory
+from braze.runtime.inputs import check_bound_shape, input_arrays, passed_memory
 from braze.runtime.native import thread_count
 from braze.runtime.stream import Stream
 
@@ -39,6 +40,7 @@ class ReferenceContext(ExecutionContext):
         self._lock = threading.RLock()
         self._given: dict[str, Span] = {}
         self._bound = {}
+        self._array_shapes: dict[str, tuple[int, ...] | None] = {}
         self._chosen: dict[str, tuple[int, ...]] = {}
         self._sizes: Shapes | None = None  # for the input shapes that were last used
 
@@ -49,11 +51,11 @@ class ReferenceContext(ExecutionContext):
     ) -> dict[str, Array]:
         """See ExecutionContext.run."""
         thread_count(workers)
-        wanted = frozenset(debug)
+        wanted = names_of("debug", debug)
         known = [t.name for t in self._plan.debug]
         if unknown := wanted - set(known):
             raise BindingError(
-                f"the engine has no debug tensors {sorted(unknown)}; it has {known} "
+                f"the engine has no debug tensors {sorted(unknown, key=str)}; it has {known} "
                 "(build with debug tensors marked)"
             )
         copies: dict[str, Array] = {}
@@ -164,6 +166,12 @@ class ReferenceContext(ExecutionContext):
         with self._lock:
             self._given[name] = Span(given.address, given.nbytes)
             self._bound[name] = given.keep
+            self._array_shapes[name] = given.shape
+
+    def _check_bound_shapes(self) -> None:
+        for name, bound in self._array_shapes.items():
+            if bound is not None:
+                check_bound_shape(self._reference.row(name), bound, self.shape(name))
 
     def _spans(self) -> list[Span]:
         bindings = (*self._plan.inputs, *self._plan.outputs)
@@ -173,13 +181,16 @@ class ReferenceContext(ExecutionContext):
         """See ExecutionContext.execute."""
         thread_count(workers)
         with self._lock:
-            self._execute(self._current(), self._spans())
+            dims = self._current()
+            self._check_bound_shapes()
+            self._execute(dims, self._spans())
 
     def enqueue(self, stream: Stream) -> None:
         """See ExecutionContext.enqueue."""
         with self._lock:
             dims, spans = self._current(), self._spans()
             self._prepare(dims)
+            self._check_bound_shapes()
 
             def run() -> None:
                 with self._lock:

@@ -13,7 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from braze.core.dtypes import BY_ONNX, DType
-from braze.core.errors import BrazeError, ModelError
+from braze.core.errors import BrazeError, FileError, ModelError
 from braze.core.files import describe_os_error
 from braze.frontend.onnx.records import (
     AttributeRef,
@@ -43,8 +43,9 @@ MAX_GRAPH_DEPTH = 24
 def load_model(source: ModelSource) -> ModelRecord:
     """Decode a model (a ModelRecord is returned as it is).
 
-    Raises ModelError for files that are missing, empty, truncated, too large or no ONNX model, for
-    unknown IR versions, and for tensors whose data does not fit or lies outside the folder.
+    Raises FileError for a file that cannot be read, ModelError for one that is empty, truncated,
+    too large or no ONNX model, for unknown IR versions, and for tensors whose data does not fit or
+    lies outside the folder.
     """
     if isinstance(source, ModelRecord):
         return source
@@ -62,7 +63,7 @@ def load_model(source: ModelSource) -> ModelRecord:
 def _path(source: str | os.PathLike[str]) -> Path:
     name = os.fsdecode(source)  # a path may also be bytes inside
     if not name:
-        raise ModelError("the path of the model is empty; give the name of an ONNX file")
+        raise FileError("the path of the model is empty; give the name of an ONNX file")
     return Path(name)
 
 
@@ -71,7 +72,7 @@ def _load_path(path: Path) -> ModelRecord:
     try:
         found = path.stat()
         if stat.S_ISCHR(found.st_mode):
-            raise ModelError(f"{where} is a device, not a file; give the name of an ONNX file")
+            raise FileError(f"{where} is a device, not a file; give the name of an ONNX file")
         size = found.st_size
         if size > MAX_MODEL_BYTES:
             raise ModelError(
@@ -80,7 +81,7 @@ def _load_path(path: Path) -> ModelRecord:
             )
         data = path.read_bytes()
     except (OSError, ValueError) as e:
-        raise ModelError(f"{where} cannot be read: {describe_os_error(e)}") from e
+        raise FileError(f"{where} cannot be read: {describe_os_error(e)}; give another") from e
     return _Decoder(path, where).model(_parse(data, where))
 
 
