@@ -12,12 +12,14 @@ import numpy as np
 
 from braze.builder import build_plan
 from braze.codegen.catalog import find_backend
-from braze.core.config import BuildConfig, precision_text
+from braze.core.config import BuildConfig, check_layers, precision_text
 from braze.core.errors import ConfigError
 from braze.core.trace import Progress, Trace
 from braze.core.words import shown
 from braze.engine.plan import Plan
-from braze.frontend.onnx.importer import import_network
+from braze.frontend.onnx.importer import Imported, import_network
+from braze.frontend.onnx.proto import load_model
+from braze.frontend.onnx.records import layer_names
 from braze.runtime.engine import Engine
 
 if TYPE_CHECKING:
@@ -91,15 +93,16 @@ def compile(  # the field's word, and braze.compile reads well
         "bf16", where that is safe; "int8", "fp8": quantized with `calibration`; "best": all that
         the target computes in; or a set of these. The record says what each layer runs in and why.
     layer_precisions: ONNX node name, or pattern -> "fp32", "fp16" or "bf16"; the last that matches
-        counts, and what it names is not quantized.
+        counts, and what it names is not quantized. One that no node matches is an error.
     calibration: data in the forms that `braze.quantize` takes, the path of a calibration cache, or
         a `braze.quantization.recipe.Recipe`.
     threads: workers of one run on the host; None (the default) or 0 for all processors it may use.
     shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
         optimization profile.
     dims: the same by the names that the model gives its sizes: one size, (min, opt, max), or a list
-        of these. Sizes that neither gives may be anything: memory is planned when shapes are set,
-        and kernels are measured at guessed sizes, which the record of the build names.
+        of (min, opt, max), one per optimization profile. Sizes that neither gives may be anything:
+        memory is planned when shapes are set, and kernels are measured at guessed sizes, which the
+        record of the build names.
     values: input name -> array the engine is specialised to; runs must pass the same content.
     optimization_level: 0 (no fusion) to 5; from 3 on tactics are measured on this machine.
     timing_cache: file that keeps measured times between builds.
@@ -114,11 +117,22 @@ def compile(  # the field's word, and braze.compile reads well
     names = (debug,) if isinstance(debug, str) else tuple(debug)
     level, layers = _plain(optimization_level), tuple((layer_precisions or {}).items())
     config = BuildConfig(precision_text(precision), level, timing_cache, names, layers)
-    model = quantized(model, config, calibration, _workers(threads), trace)
+    source, model = model, quantized(model, config, calibration, _workers(threads), trace)
     backend = find_backend(target, _workers(threads))
     with trace.stage("import"):
         imported = import_network(model, shapes=shapes, dims=dims, values=values, trace=trace)
+        if config.layer_precisions:
+            check_layers(config, layers_of(source, model, imported))
     return build_plan(imported.graph, imported.profiles, config, backend, trace)
+
+
+def layers_of(source: Any, model: Any, imported: Imported) -> frozenset[str]:
+    """What `layer_precisions` may name: nodes and, where `source` was quantized, those of it and
+    their types too."""
+    if model is source:
+        return imported.layers
+    record = load_model(source)
+    return imported.layers | layer_names(record) | {n.op_type for n in record.graph.nodes}
 
 
 def quantized(model: Any, config: BuildConfig, calibration: Any, threads: int, trace: Trace) -> Any:

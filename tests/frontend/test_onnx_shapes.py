@@ -185,6 +185,8 @@ def test_sizes_by_name() -> None:
     ("dims", "error", "text"),
     [
         ({"M": 4}, BindingError, "sizes are 'N'"),
+        ({"N": (1, 2)}, ProfileError, r"are the 2 numbers \[1, 2\]; give one, \(min, opt, max\)"),
+        ({"N": [1, 2, 3, 4]}, ProfileError, "are the 4 numbers"),
         ({"N": (3, 2, 4)}, ProfileError, "min <= opt <= max"),
         ({"N": "4"}, ProfileError, "must be one size"),
         ({"N": 4}, ProfileError, "give it once"),

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import braze
-from braze.core.config import BuildConfig, precision_text
+from braze.core.config import BuildConfig, names_layer, precision_text
 from braze.core.dtypes import F16, F32
 from braze.core.errors import ConfigError
 from braze.core.target import PREFERENCES
@@ -154,6 +154,22 @@ def test_layers_are_overridden_by_name_and_pattern() -> None:
             if d["kind"] == "precision" and d["at"].startswith("MatMul")]  # fmt: skip
     assert runs == ["bfloat16", "float32", "bfloat16"]
     assert engine.plan.record["layer_precisions"] == layers
+
+
+def test_overrides_that_match_no_layer_are_refused() -> None:
+    model = NETWORKS["layers"][0]()
+    for given, hint in (
+        ({"nosuch*": "fp16"}, "'nosuch*', but no node of the model is called so; give"),
+        ({"MatMul*": "fp16", "matmul_2": "fp32"}, "'matmul_2'.*; did you mean 'MatMul_"),
+    ):
+        with pytest.raises(ConfigError, match=hint.replace("h*", r"h\*")) as caught:
+            braze.compile(model, layer_precisions=given)
+        assert caught.value.command.startswith("--layerPrecisions names")
+
+
+def test_names_with_brackets_stand_for_themselves() -> None:
+    assert names_layer("a[0]", "a[0]") and names_layer("a[01]", "a1")
+    assert not names_layer("a[0]", "a[1]")
 
 
 def test_bodies_of_control_flow_too() -> None:

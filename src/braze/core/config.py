@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from braze.core.errors import ConfigError
-from braze.core.words import shown
+from braze.core.words import shown, worded
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -128,6 +130,23 @@ def _are_names(given: object) -> TypeGuard[Collection[str]]:
     if not isinstance(given, Collection) or getattr(given, "shape", None) == ():
         return False  # an array of no axes only looks like one
     return len(given) > 0 and all(isinstance(name, str) for name in given)
+
+
+def names_layer(pattern: str, name: str) -> bool:
+    """Whether a pattern of `layer_precisions` stands for the ONNX node called `name`."""
+    return pattern == name or fnmatchcase(name, pattern)
+
+
+def check_layers(config: BuildConfig, names: Collection[str]) -> None:
+    """Raise ConfigError for a pattern of `layer_precisions` that none of `names` matches."""
+    for pattern, _ in config.layer_precisions:
+        if any(names_layer(pattern, name) for name in names):
+            continue
+        close = difflib.get_close_matches(pattern.strip("*?"), names, 1, 0.4)
+        hint = f"did you mean {close[0]!r}?" if close else "give the name of one"
+        text = f"names {pattern!r}, but no node of the model is called so; {hint}"
+        options = worded(lambda words: words.option("layer_precisions"))
+        raise ConfigError(*(f"{option} {text}" for option in options))
 
 
 def precision_text(given: object) -> str:

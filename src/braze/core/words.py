@@ -50,6 +50,7 @@ class _Command:
         "timing_cache": "--timingCacheFile",
         "debug": "--markDebug",
         "calibration": "--calibData",
+        "layer_precisions": "--layerPrecisions",
     }
 
     def option(self, name: str, value: object = None) -> str:

@@ -12,11 +12,11 @@ Types that a model has by itself are not touched: only float32 is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import numpy as np
 
+from braze.core.config import names_layer
 from braze.core.dtypes import BF16, F16, F32, I8, DType
 from braze.core.errors import BrazeError
 from braze.ir.editor import GraphEditor, Rewriter
@@ -104,7 +104,7 @@ def _chosen(node: Node, default: str | None, ctx: PassContext) -> _Choice:
     """What is asked of a node; the last override that matches one of its names counts."""
     name, why = default, "asked" if default else ""
     for pattern, given in ctx.config.layer_precisions:
-        if any(fnmatchcase(origin, pattern) for origin in node.origins):
+        if any(names_layer(pattern, origin) for origin in node.origins):
             name, why = given, f"asked for {pattern}"
     half = HALVES.get(name or "")
     if half is not None and name not in ctx.backend.preferences.halves:

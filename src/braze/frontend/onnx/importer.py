@@ -26,7 +26,7 @@ from braze.frontend.onnx.open_sizes import Dims
 from braze.frontend.onnx.opt_sizes import check_opt_sizes
 from braze.frontend.onnx.order import order_nodes
 from braze.frontend.onnx.proto import ModelSource, load_model
-from braze.frontend.onnx.records import ModelRecord, Unreadable, ValueRecord
+from braze.frontend.onnx.records import ModelRecord, Unreadable, ValueRecord, layer_names
 from braze.frontend.onnx.remedies import with_remedies
 from braze.frontend.onnx.scope import Poison, Scope
 from braze.frontend.onnx.shapes import (
@@ -47,10 +47,14 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A graph and the (min, opt, max) of each of its symbols, one mapping a profile."""
+    """A graph and the (min, opt, max) of each of its symbols, one mapping a profile.
+
+    layers: names of the model's nodes, those of bodies and functions behind that of their node.
+    """
 
     graph: Graph
     profiles: tuple[Mapping[str, Range], ...]
+    layers: frozenset[str] = frozenset()
 
 
 def import_model(
@@ -108,7 +112,8 @@ def import_network(
             if f.reason:
                 trace.decide("note", text=f.reason)
     profiles = tuple(with_run_sizes(all_sizes(graph), p) for p in resolved.profiles)
-    return Imported(graph, profiles)
+    layers = frozenset(f.node for f in findings if f.node) | layer_names(record)
+    return Imported(graph, profiles, layers)
 
 
 def _raise_with_ops(

@@ -14,7 +14,7 @@ from braze.core.errors import BindingError, ProfileError
 from braze.frontend.onnx.records import ValueRecord
 from braze.ir.run_sizes import Range
 
-# one size, (min, opt, max), or a list of these (one a profile), by the name of the size
+# one size, (min, opt, max), or a list of (min, opt, max), one a profile, by the name of the size
 Dims = Mapping[str, Union[int, Sequence[Any]]]
 Axes = Mapping[str, "tuple[int | str, ...] | None"]
 
@@ -44,6 +44,11 @@ def _ranges(name: str, option: Any) -> tuple[Range, ...]:
         return (_range(name, (option, option, option)),)
     if isinstance(option, (list, tuple)) and len(option) == 3 and all(map(_is_size, option)):
         return (_range(name, option),)
+    if isinstance(option, (list, tuple)) and len(option) > 1 and all(map(_is_size, option)):
+        raise ProfileError(
+            f"dims of size {name!r} are the {len(option)} numbers {option!r}; give one, (min, opt, "
+            "max), or a list of (min, opt, max), one for each profile"
+        )
     if isinstance(option, (list, tuple)) and option:
         return tuple(r for o in option for r in _ranges(name, o))
     raise ProfileError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -117,3 +117,15 @@ class ModelRecord:
     def runtime_inputs(self) -> tuple[ValueRecord, ...]:
         """Graph inputs that no initializer backs: what a caller must pass."""
         return tuple(i for i in self.graph.inputs if i.name not in self.graph.initializers)
+
+
+def layer_names(model: ModelRecord) -> frozenset[str]:
+    """The names of all nodes, those of bodies behind that of the node they belong to."""
+    return frozenset(_names(model.graph.nodes, ""))
+
+
+def _names(nodes: Iterable[NodeRecord], prefix: str) -> Iterator[str]:
+    for node in nodes:
+        yield prefix + node.name
+        for graph in node.subgraphs:
+            yield from _names(graph.nodes, f"{prefix}{node.name}/")
