@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 import braze
 from braze.quantization.face import QuantizeOptions
+from braze.quantization.recipe import Recipe
 from braze.runtime import Engine
 from braze.runtime.context import ExecutionContext
 from tests.meta.small_models import conv_net, model
@@ -45,6 +46,7 @@ PRODUCT = model(
 INPUTS = {"inputs": {"x": X}}
 CALLS: Final[dict[str, tuple[Callable[[Engine], Callable[..., object]], dict[str, Any]]]] = {
     "compile": (lambda e: braze.compile, NET),
+    "recipe": (lambda e: Recipe, {}),
     "quantize": (lambda e: braze.quantize, {"model": PRODUCT, "data": []}),
     "load": (lambda e: Engine.load, {"path": "nosuch.engine"}),
     "from_bytes": (lambda e: Engine.from_bytes, {"data": b"none"}),
@@ -93,7 +95,7 @@ def test_wrong_kinds_are_refused_in_a_sentence(
     assert os.listdir(tmp_path) in ([], ["a"])
 
 
-@pytest.mark.parametrize("given", ["a", [("c", "fp16")], {5: "fp16"}, {"c": 5}])
+@pytest.mark.parametrize("given", ["a", [("c", "fp16")], {5: "fp16"}, {"c": 5}, {"c": np.ones(2)}])
 def test_layer_precisions_of_another_kind(given: Any) -> None:
     with pytest.raises(braze.ConfigError, match="layer"):
         braze.build(conv_net(), layer_precisions=given)

@@ -95,9 +95,9 @@ class BuildConfig:
                     f"layer_precisions names layer {shown(pattern)}, which is no text; give ONNX "
                     "node names or patterns of them"
                 )
-            if name not in LAYER_PRECISIONS:
+            if not isinstance(name, str) or name not in LAYER_PRECISIONS:
                 raise ConfigError(
-                    f"precision {name!r} of layer {pattern!r} is not available; use one of "
+                    f"precision {shown(name)} of layer {pattern!r} is not available; use one of "
                     f"{', '.join(LAYER_PRECISIONS)} (what is int8 or fp8 is decided by Q/DQ nodes)"
                 )
         level = self.optimization_level

@@ -12,12 +12,13 @@ import onnx
 from braze.core.config import BuildConfig
 from braze.core.errors import ConfigError
 from braze.core.trace import Trace
-from braze.core.words import worded
+from braze.core.words import shown, worded
 from braze.quantization.data import ARRAYS
 from braze.quantization.flow import loaded, quantize_model
 from braze.quantization.options import Options
 from braze.quantization.search import search
 from braze.quantization.table import read_table
+from braze.quantization.thresholds import in_range
 
 # ops that only quantized models have
 _QUANTIZED: Final = (
@@ -37,6 +38,12 @@ class Recipe:
     options: Options = field(default_factory=Options)
     cache: str | os.PathLike[str] | None = None
     budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.options, Options):
+            raise ConfigError(f"options={shown(self.options)} are no Options; give those")
+        if self.budget is not None and not in_range(self.budget, 0, float("inf")):
+            raise ConfigError(f"budget={shown(self.budget)} is no error; give one like 0.01")
 
 
 def quantized_for_build(
