@@ -93,16 +93,14 @@ def compile(  # the field's word, and braze.compile reads well
         "bf16", where that is safe; "int8", "fp8": quantized with `calibration`; "best": all that
         the target computes in; or a set of these. The record says what each layer runs in and why.
     layer_precisions: ONNX node name, or pattern -> "fp32", "fp16" or "bf16"; the last that matches
-        counts, and what it names is not quantized. One that no node matches is an error.
+        counts, and what it names is not quantized.
     calibration: data in the forms that `braze.quantize` takes, the path of a calibration cache, or
         a `braze.quantization.recipe.Recipe`.
     threads: workers of one run on the host; None (the default) or 0 for all processors it may use.
     shapes: input name -> one shape, or (min, opt, max) shapes; or a list of such mappings, one per
         optimization profile.
     dims: the same by the names that the model gives its sizes: one size, (min, opt, max), or a list
-        of (min, opt, max), one per optimization profile. Sizes that neither gives may be anything:
-        memory is planned when shapes are set, and kernels are measured at guessed sizes, which the
-        record of the build names.
+        of the latter. Sizes that neither gives may be anything; kernels are measured at guesses.
     values: input name -> array the engine is specialised to; runs must pass the same content.
     optimization_level: 0 (no fusion) to 5; from 3 on tactics are measured on this machine.
     timing_cache: file that keeps measured times between builds.
@@ -121,18 +119,20 @@ def compile(  # the field's word, and braze.compile reads well
     backend = find_backend(target, _workers(threads))
     with trace.stage("import"):
         imported = import_network(model, shapes=shapes, dims=dims, values=values, trace=trace)
-        if config.layer_precisions:
-            check_layers(config, layers_of(source, model, imported))
+        check_layer_names(config, source, model, imported)
     return build_plan(imported.graph, imported.profiles, config, backend, trace)
 
 
-def layers_of(source: Any, model: Any, imported: Imported) -> frozenset[str]:
-    """What `layer_precisions` may name: nodes and, where `source` was quantized, those of it and
-    their types too."""
-    if model is source:
-        return imported.layers
-    record = load_model(source)
-    return imported.layers | layer_names(record) | {n.op_type for n in record.graph.nodes}
+def check_layer_names(config: BuildConfig, source: Any, model: Any, imported: Imported) -> None:
+    """Raise ConfigError for an override of `layer_precisions` that stands for no node.
+
+    source: the model as given; where it was quantized they may also name its nodes and op types.
+    """
+    names = imported.layers
+    if config.layer_precisions and model is not source:
+        record = load_model(source)
+        names |= layer_names(record) | {n.op_type for n in record.graph.nodes}
+    check_layers(config, names)
 
 
 def quantized(model: Any, config: BuildConfig, calibration: Any, threads: int, trace: Trace) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.backend.test.loader import load_model_tests
 
 from braze.core.errors import ModelError, ShapeError, UnsupportedOpError
 from braze.frontend.onnx.findings import ImportRefusal
@@ -366,6 +367,15 @@ def test_remedies_for_what_depends_on_a_list_of_unknown_length(op: str) -> None:
         assert f"--shapes={name}:1)" in caught.value.command
     import_model(proto, values={name: [0]})
     import_model(proto, shapes={name: (1,)})
+
+
+def test_content_that_asks_for_more_content() -> None:
+    (case,) = [c for c in load_model_tests(kind="node") if c.name == "test_loop11"]
+    with pytest.raises(ImportRefusal) as caught:
+        import_model(case.model)
+    assert [f.inputs for f in caught.value.findings] == [("cond", "trip_count")]
+    assert "pass the content as values={'cond': ..., 'trip_count': ...}" in str(caught.value)
+    import_model(case.model, values={"cond": True, "trip_count": 3})
 
 
 def test_no_remedy_where_none_works() -> None:

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from braze.api import available_threads, layers_of, quantized
+from braze.api import available_threads, check_layer_names, quantized
 from braze.builder import Network, choose_code, make_kernels
 from braze.cli.options import build_keywords
 from braze.cli.report import section
 from braze.codegen.backend import Backend
 from braze.codegen.catalog import find_backend
-from braze.core.config import BuildConfig, check_layers
+from braze.core.config import BuildConfig
 from braze.core.errors import ConfigError
 from braze.core.trace import Trace
 from braze.frontend.onnx.importer import import_network
@@ -53,8 +53,7 @@ def lower_model(args: argparse.Namespace, trace: Trace) -> Build:
     )
     model = quantized(args.model, config, given["calibration"], threads, trace)
     imported = import_network(model, shapes=given["shapes"], values=given["values"])
-    if config.layer_precisions:
-        check_layers(config, layers_of(args.model, model, imported))
+    check_layer_names(config, args.model, model, imported)
     network = make_kernels(imported.graph, config, backend, trace)
     return Build(backend, config, network, imported.profiles, trace)
 

@@ -21,6 +21,7 @@ from braze.frontend.onnx.shapes import ImportShapes
 Corners = tuple[Sizes, Sizes, Sizes]
 # shapes and values that come on top of those given -> what an import finds then
 Attempt = Callable[[Mapping[str, Any], Mapping[str, Any]], Sequence[Finding]]
+_ROUNDS = 3  # an import may ask for more content so often
 _OPEN_RANGE = (1, 1, 8)  # for sizes that nothing is known of
 
 
@@ -60,7 +61,7 @@ def with_remedies(
         f
         if f.supported or _key(f) not in tried
         else _advised(
-            replace(f, inputs=f.inputs if _key(f) in lifted else ()),
+            replace(f, inputs=lifted.get(_key(f), ())),
             next((t for t in trials if t.lifts(f, before)), None),
         )
         for f in findings
@@ -91,22 +92,34 @@ def _advice(finding: Finding, trial: _Trial | None, words: Words) -> str:
 
 def _lifted_by_content(
     findings: Sequence[Finding], resolved: ImportShapes, attempt: Attempt
-) -> set[tuple[str, str]]:
-    """The findings that content of their `inputs` lifts: they go, or turn to what is in it."""
-    names = {name for f in findings for name in f.inputs} & set(resolved.types)
-    lifted: set[tuple[str, str]] = set()
-    for fill in (0, 1) if names else ():
-        values = {}
-        for name in sorted(names):
-            type_ = resolved.types[name]
-            shape = tuple(_size(d, resolved, 1) for d in type_.shape)
-            values[name] = np.full(shape, fill, type_.dtype.numpy)
-        found = _found(attempt, {}, values)
-        if found is None:
-            continue
-        same = {(_key(f), f.reason) for f in found if not f.supported}
-        lifted |= {_key(f) for f in findings if (_key(f), f.reason) not in same}
+) -> dict[tuple[str, str], tuple[str, ...]]:
+    """The findings that content of inputs lifts, and which: they go, or turn to what is in it.
+
+    An import with some content may ask for more, as a loop does for its count and its condition.
+    """
+    lifted: dict[tuple[str, str], tuple[str, ...]] = {}
+    asking = {(_key(f), f.reason): set(f.inputs) & set(resolved.types) for f in findings}
+    for fill in (0, 1):
+        wanted = {finding: set(names) for finding, names in asking.items() if names}
+        for _ in range(_ROUNDS):
+            names = set[str]().union(*wanted.values())
+            found = _found(attempt, {}, _contents(names, fill, resolved)) if names else None
+            if found is None:
+                break
+            left = {(_key(f), f.reason): set(f.inputs) for f in found if not f.supported}
+            for finding in [f for f in wanted if f not in left]:
+                lifted.setdefault(finding[0], tuple(sorted(wanted.pop(finding))))
+            wanted = {f: names | left[f] for f, names in wanted.items() if left[f] - names}
     return lifted
+
+
+def _contents(names: Iterable[str], fill: int, resolved: ImportShapes) -> dict[str, Any]:
+    values = {}
+    for name in sorted(names):
+        type_ = resolved.types[name]
+        shape = tuple(_size(d, resolved, 1) for d in type_.shape)
+        values[name] = np.full(shape, fill, type_.dtype.numpy)
+    return values
 
 
 def _trials(
