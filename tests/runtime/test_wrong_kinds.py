@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import braze
+from braze.engine import read
 from braze.quantization.face import QuantizeOptions
 from braze.quantization.recipe import Recipe
 from braze.runtime import Engine
@@ -46,6 +47,8 @@ PRODUCT = model(
 INPUTS = {"inputs": {"x": X}}
 CALLS: Final[dict[str, tuple[Callable[[Engine], Callable[..., object]], dict[str, Any]]]] = {
     "compile": (lambda e: braze.compile, NET),
+    "read_file": (lambda e: read.read_file, {"path": "nosuch.engine"}),
+    "read from_bytes": (lambda e: read.from_bytes, {"data": b"none"}),
     "recipe": (lambda e: Recipe, {}),
     "quantize": (lambda e: braze.quantize, {"model": PRODUCT, "data": []}),
     "load": (lambda e: Engine.load, {"path": "nosuch.engine"}),

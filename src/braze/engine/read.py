@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from braze.core.errors import EngineFormatError, EngineVersionError, FileError
+from braze.core.files import path_text
 from braze.engine import schema
 from braze.engine.checksum import checksum
 from braze.engine.manifest import decode_plan, load_json
@@ -36,7 +37,7 @@ def read_file(path: str | os.PathLike[str], verify_weights: bool = True) -> Plan
     Raises FileError where it cannot be read.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path_text(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as e:
@@ -48,7 +49,10 @@ def from_bytes(
     data: bytes | memoryview | mmap.mmap, verify_weights: bool = True, name: str = "engine"
 ) -> Plan:
     """The Plan in an engine file held in memory; `name` is used in errors."""
-    view = memoryview(data).cast("B")
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError as e:
+        raise EngineFormatError(f"an engine in memory must be bytes ({e})") from e
     sections = read_sections(view, name)
     parts: dict[str, memoryview] = {}
     stripped = any(s.stripped for s in sections)
