@@ -132,3 +132,25 @@ def test_sizes_made_of_numbers_that_are_none_are_refused(number: float) -> None:
     model = one_node("Resize", [picture, None, scales], opset=18, constant=(2,), attributes={})
     with pytest.raises(ShapeError, match="must be positive"):
         braze.build(model)
+
+
+@pytest.mark.parametrize("op", ["Gather", "GatherElements", "GatherND"])
+@pytest.mark.parametrize("added", [False, True])
+def test_an_index_into_a_constant_of_one_element_is_checked(op: str, added: bool) -> None:
+    """The element was put in place of the load, and the check went with it."""
+    kept = "g = Add(t, t)" if added else "g = Identity(t)"
+    shape = "2,1" if op == "GatherND" else "2"
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+        agraph (int64[{shape}] i) => (float[2] y) <float[1] c = {{2.5}}> {{
+            t = {op}(c, i)
+            {kept}
+            y = Neg(g)
+        }}"""
+    model = parser.parse_model(text)
+    for level, target in WAYS:
+        engine = braze.build(model, optimization_level=level, target=target)
+        inside = np.array([0, -1]).reshape([int(d) for d in shape.split(",")])
+        np.testing.assert_array_equal(engine({"i": inside})["y"], -2.5 * (1 + added))
+        for index in FAR:
+            with pytest.raises(BrazeError, match=r"range|outside"):
+                engine({"i": np.full_like(inside, index)})

@@ -12,6 +12,7 @@ from typing import Any
 from braze.core.dims import Dim
 from braze.core.dtypes import BF16, F16, I64
 from braze.expr.fold import rewrite
+from braze.expr.guards import depends_on_data
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr, const, load, select
 from braze.ir.graph import Graph, Node, Value
@@ -64,7 +65,8 @@ class Inliner:
         if value in self.holes:
             return self.holes[value](index)
         literal = self._literal(value)
-        if literal is not None:
+        # an index that only the run knows is checked where it is used, so it stays
+        if literal is not None and not any(depends_on_data(i) for i in index):
             return literal
         if self._in_memory(value):
             return load(self._slot(value), index, value.dtype)
