@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from braze.quantization.flow import Quantized, quantize_model
 from braze.quantization.options import Options
 from braze.quantization.table import Table, read_table, write_table
 from braze.quantization.thresholds import Method, Range
+from braze.tensorrt.addresses import bytes_at
 from braze.tensorrt.dtypes import array_type
 from braze.tensorrt.enums_build import BuilderFlag, CalibrationAlgoType
 from braze.tensorrt.logger import Severity
@@ -132,8 +132,8 @@ def _batches(network: INetworkDefinition, config: IBuilderConfig) -> Feeds:
         for tensor, address in zip(network._inputs, addresses, strict=True):
             kind, shape = array_type(tensor.dtype), shapes[tensor.name]
             size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-            data = ctypes.string_at(int(address), size)
-            feed[tensor.name] = np.frombuffer(data, kind).reshape(shape)
+            data = bytes_at(int(address), size, f"get_batch gives input {tensor.name!r}")
+            feed[tensor.name] = data.copy().view(kind).reshape(shape)
         yield feed
 
 

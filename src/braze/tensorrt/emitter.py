@@ -14,6 +14,7 @@ from braze.core.elements import unpack
 from braze.core.errors import BrazeError, ModelError, ShapeError
 from braze.frontend.onnx.records import GraphRecord, NodeRecord, TensorRecord, Unreadable
 from braze.ir.graph import TensorType, Value
+from braze.tensorrt.addresses import AddressError
 from braze.tensorrt.dtypes import core_type, from_core
 from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.weights import Weights
@@ -190,7 +191,10 @@ class Emitter:
         count = int(np.prod(shape, dtype=np.int64))
         if weights.size != count:
             raise self.wrong(f"{weights.size} weights are given where {count} are needed")
-        data = elements(weights).reshape(tuple(shape))
+        try:
+            data = elements(weights).reshape(tuple(shape))
+        except AddressError as e:
+            raise self.wrong(str(e)) from e
         if like is not None and self.type(like).dtype.is_float:
             data = data.astype(self.type(like).dtype.numpy, copy=False)
         name = self.constant(data)

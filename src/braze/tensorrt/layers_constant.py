@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from braze.tensorrt.adding import Adding
+from braze.tensorrt.addresses import AddressError
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.dtypes import array_type
 from braze.tensorrt.enums_layers import FillOperation, LayerType
@@ -134,8 +135,12 @@ class AddConstant(Adding):
         """Weights as a tensor; None where there are not as many as the shape takes."""
         layer = self._made(IConstantLayer, shape=shape, weights=weights)
         count = int(np.prod(list(layer.shape), dtype=np.int64))
-        if layer.weights.size != count or any(d < 0 for d in layer.shape):
+        try:
             given = layer.weights.size
+        except AddressError as e:
+            self._refuse(f"add_constant: {e}")
+            return None
+        if given != count or any(d < 0 for d in layer.shape):
             self._refuse(f"add_constant: {given} weights are given for the shape {layer.shape}")
             return None
         return self._append(layer)

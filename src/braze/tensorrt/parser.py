@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from braze.frontend.onnx.proto import load_model
 from braze.frontend.onnx.records import ModelRecord
 from braze.frontend.onnx.schemas import find_schema
 from braze.ops.catalog import IMPORTERS
+from braze.tensorrt.addresses import AddressError, bytes_at
 from braze.tensorrt.deprecation import Scoped, warn_deprecated
 from braze.tensorrt.enums_build import ErrorCode, OnnxParserFlag
 from braze.tensorrt.logger import ILogger, Severity
@@ -80,7 +80,10 @@ class OnnxParser(Scoped):
         found = None if self._proto is None else initializer(self._proto, key)
         if found is None:
             return self._failed(ErrorCode.INVALID_VALUE, f"no loaded model has a {key!r}")
-        return self._kept(replace_data(found, address, count), key)
+        try:
+            return self._kept(replace_data(found, address, count), key)
+        except AddressError as e:
+            return self._failed(ErrorCode.INVALID_VALUE, str(e))
 
     def _kept(self, fits: bool, name: str) -> bool:
         if not fits:
@@ -257,18 +260,22 @@ def initializer(proto: onnx.ModelProto, name: str) -> onnx.TensorProto | None:
 
 
 def replace_data(tensor: onnx.TensorProto, address: int, size: int) -> bool:
-    """Give a tensor the bytes at an address; False where they are not as many as it takes."""
+    """Give a tensor the bytes at an address; False where they are not as many as it takes.
+
+    Raises AddressError where there is no such memory.
+    """
     kind = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     count = 1
     for d in tensor.dims:
         count *= d
     if size != count * kind.itemsize:
         return False
+    data = bytes_at(address, size, f"initializer {tensor.name!r}").tobytes()
     dims, number, name = list(tensor.dims), tensor.data_type, tensor.name
     tensor.Clear()
     tensor.name, tensor.data_type = name, number
     tensor.dims.extend(dims)
-    tensor.raw_data = ctypes.string_at(address, size)
+    tensor.raw_data = data
     return True
 
 

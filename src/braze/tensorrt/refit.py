@@ -14,6 +14,7 @@ import numpy as np
 
 import braze.runtime.engine as core
 from braze.core.errors import BrazeError
+from braze.tensorrt.addresses import AddressError, bytes_at
 from braze.tensorrt.deprecation import Scoped, warn_deprecated
 from braze.tensorrt.enums_layers import WeightsRole
 from braze.tensorrt.enums_runtime import DataType, ErrorCodeTRT, TensorLocation
@@ -121,6 +122,11 @@ class Refitter(Reporting, Scoped):
                 f"{weights.dtype.name} are given.",
             )
             return False
+        try:
+            weights.elements()
+        except AddressError as e:
+            self._reporter.wrong(f"{API}::setNamedWeights", f"{name!r}: {e}")
+            return False
         self._given[entry["constant"]] = weights
         self._locations[entry["constant"]] = location
         return True
@@ -171,10 +177,10 @@ class Refitter(Reporting, Scoped):
             names = ", ".join(dict.fromkeys(e["name"] or e["layer"] for e in missing))
             self._reporter.error(where, ErrorCodeTRT.INVALID_STATE, f"missing weights: {names}")
             return False
-        if self.weights_validation and not self._all_finite(where):
-            return False
-        weights = {key: w.elements() for key, w in self._given.items()}
         try:
+            weights = {key: w.elements() for key, w in self._given.items()}
+            if self.weights_validation and not self._all_finite(where, weights):
+                return False
             rebuild = importlib.import_module("braze.tensorrt.rebuild").rebuild
             plan = rebuild(self._engine.table.record, weights)
             self._engine.renew(core.Engine.from_plan(plan))
@@ -187,10 +193,9 @@ class Refitter(Reporting, Scoped):
         """The same; it is done when this returns."""
         return self.refit_cuda_engine()
 
-    def _all_finite(self, where: str) -> bool:
+    def _all_finite(self, where: str, weights: Mapping[str, Array]) -> bool:
         """Whether weights hold only numbers; reports those that do not."""
-        for key, weights in self._given.items():
-            array = weights.elements()
+        for key, array in weights.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 self._reporter.wrong(where, f"Weights {key!r} hold NaN or infinities.")
                 return False
@@ -268,7 +273,10 @@ class OnnxParserRefitter(Scoped):
         old = self._loaded[name]
         if size != old.nbytes:
             return self._fail(f"initializer {name!r} has {old.nbytes} bytes, not {size}")
-        held = Weights(DataType.UINT8, int(data), int(size)).elements()
+        try:
+            held = bytes_at(int(data), int(size), f"initializer {name!r}")
+        except AddressError as e:
+            return self._fail(str(e))
         self._loaded[name] = held.view(old.dtype).reshape(old.shape)
         return True
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
 
+from braze.tensorrt.addresses import bytes_at
 from braze.tensorrt.deprecation import Scoped
 from braze.tensorrt.dtypes import from_numpy, numpy_type, packed_bytes
 from braze.tensorrt.enums_runtime import DataType
@@ -28,17 +28,16 @@ class Weights:
         kind = DataType.FLOAT if type is None else type
         if not isinstance(kind, DataType):
             raise TypeError(f"Weights: type={kind!r} is no DataType")
-        self._array: Array
+        self._held: Array | None = None
+        self._address = 0
         if a is not None:
             if not isinstance(a, np.ndarray):
                 raise TypeError(f"Weights: an array is expected, not {a!r}")
-            self._array = np.ascontiguousarray(a).reshape(-1)
+            self._held = np.ascontiguousarray(a).reshape(-1)
+            self._address = self._held.ctypes.data
             self._dtype, self._size = from_numpy(a.dtype), a.size
         else:
-            self._dtype, self._size = kind, count or 0
-            self._array = _at(ptr, packed_bytes(kind, self._size))
-            if numpy_type(kind) is not None:
-                self._array = self._array.view(numpy_type(kind))
+            self._dtype, self._size, self._address = kind, count or 0, ptr or 0
 
     @property
     def dtype(self) -> DataType:
@@ -56,27 +55,30 @@ class Weights:
         return packed_bytes(self._dtype, self._size)
 
     def numpy(self) -> Any:
-        """The weights as an array over the same memory; self where numpy has no such type."""
-        return self if numpy_type(self._dtype) is None else self._array
+        """The weights as an array over the same memory; self where numpy has no such type.
+
+        Raises ValueError where their address is not one of memory.
+        """
+        return self if numpy_type(self._dtype) is None else self.elements()
 
     def elements(self) -> Array:
-        """The array itself; of types that numpy lacks, its bytes."""
-        return self._array
+        """The array itself; of types that numpy lacks, its bytes. Raises AddressError.
+
+        An address is looked at each time, as its memory may be freed in between.
+        """
+        if self._held is not None:
+            return self._held
+        size = self.nbytes if self._address else 0
+        array = bytes_at(self._address, size, f"{self._size} weights {self._dtype.name}")
+        kind = numpy_type(self._dtype)
+        return array if kind is None else array.view(kind)
 
     def key(self) -> tuple[int, int, int]:
         """What two Weights share that are the same: type, address and count."""
-        return int(self._dtype), self._array.ctypes.data, self._size
+        return int(self._dtype), self._address, self._size
 
     def __len__(self) -> int:
         return self._size
-
-
-def _at(address: int | None, nbytes: int) -> Array:
-    """Bytes at an address."""
-    if not address or not nbytes:
-        return np.zeros(0, np.uint8)
-    memory = memoryview((ctypes.c_uint8 * nbytes).from_address(address))
-    return np.frombuffer(memory.cast("B"), np.uint8)
 
 
 def as_weights(value: Any, what: str) -> Weights:
