@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
 from braze.core.errors import BindingError
 from braze.core.trace import Trace
-from braze.core.words import worded
 from braze.engine.plan import Plan
 from braze.fusion.kernel import Packing
 from braze.fusion.lower import LoweredRegion
@@ -36,13 +35,13 @@ ALL_DEBUG = "*"  # stands for every tensor that exists between kernels
 class Network:
     """A graph as kernels, before any code: what `braze check` reports and tactics are chosen for.
 
-    lowered: what runs for it; kernels: all of them, those of bodies too; debug: the values that
-    stay readable after a run.
+    lowered: what runs for it; kernels: all of them, those of bodies too; debug: names and values of
+    what stays readable after a run.
     """
 
     lowered: LoweredGraph
     kernels: tuple[LoweredRegion, ...]
-    debug: tuple[Value, ...]
+    debug: tuple[tuple[str, Value], ...]
 
     @property
     def graph(self) -> Graph:
@@ -114,25 +113,29 @@ class _Planner:
 
 def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Trace) -> Network:
     """Passes and fusion: everything that comes before code."""
+    context, given = PassContext(config, backend, trace), len(graph.outputs)
+    names = () if ALL_DEBUG in config.debug else tuple(dict.fromkeys(config.debug))
     with trace.stage("passes"):
-        graph = run_pipeline(graph, PassContext(config, backend, trace))
+        # passes keep outputs as they are, so they take debug tensors for such
+        graph = run_pipeline(_with_outputs(graph, names), context)
+        watched = tuple((n, dict(graph.outputs)[n]) for n in names)
+        graph = replace(graph, outputs=graph.outputs[:given])
     trace.text("optimised", lambda: print_graph(graph))
     with trace.stage("fusion"):
-        named = () if ALL_DEBUG in config.debug else _debug_values(graph, config.debug)
         lowered = lower_graph(
             graph,
             backend,
             trace,
             fuse=config.effort.fuse,
-            keep=frozenset(named),
+            keep=frozenset(v for _, v in watched),
             keep_all=ALL_DEBUG in config.debug,
         )
         trace.text("regions", lambda: regions_text(lowered))
     trace.text("kernels", lambda: network_text(lowered))
     if ALL_DEBUG in config.debug:
         made = (v for r in lowered.partition.regions for v in r.outputs)
-        named = tuple(v for v in made if v not in graph.output_values)
-    return Network(lowered, tuple(lowered.kernels()), named)
+        watched = tuple((v.name, v) for v in made if v not in graph.output_values)
+    return Network(lowered, tuple(lowered.kernels()), watched)
 
 
 def choose_code(
@@ -170,18 +173,16 @@ def choose_code(
     return tuner.launches(kernels, candidates, chosen)
 
 
-def _debug_values(graph: Graph, names: Sequence[str]) -> tuple[Value, ...]:
-    """The values to keep readable."""
+def _with_outputs(graph: Graph, names: Sequence[str]) -> Graph:
+    """The graph with these values as outputs too; raises BindingError for names without one."""
+    given = dict(graph.outputs)
     by_name: Mapping[str, Value] = {v.name: v for n in graph.nodes for v in n.outputs}
-    missing = [n for n in names if n not in by_name]
+    missing = [n for n in names if n not in by_name and n not in given]
     if missing:
         raise BindingError(
-            *worded(
-                lambda words: (
-                    f"debug tensors {', '.join(missing)} do not exist after optimization; "
-                    f"build with {words.option('optimization_level', 0)} to keep every tensor of "
-                    "the model"
-                )
-            )
+            f"debug tensors {', '.join(missing)} are made by no step of the model: they are not in "
+            "it, are inputs or constants, no output needs them, or they are within a loop or "
+            "conditional; name others"
         )
-    return tuple(by_name[n] for n in dict.fromkeys(names))
+    more = tuple((n, by_name[n]) for n in names if n not in given)
+    return replace(graph, outputs=(*graph.outputs, *more)) if more else graph

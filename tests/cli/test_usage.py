@@ -192,8 +192,6 @@ def test_advice_is_in_the_words_of_the_command_line(
     path.write_bytes(unranked.SerializeToString())
     assert main(["build", str(path)]) == 1
     assert "--shapes=x:1x3x224x224" in said(capsys)
-    assert main(["build", str(net), STATIC, "--markDebug=none"]) == 1
-    assert "--builderOptimizationLevel=0" in said(capsys)
     assert main(["build", str(net), "--shapes=X:1"]) == 1
     assert "--shapes (or --minShapes" in said(capsys)
     assert main(["inspect", str(net)]) == 1

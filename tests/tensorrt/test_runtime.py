@@ -20,6 +20,7 @@ from tests.tensorrt.engines import (
     scale_reference,
     static_engine,
 )
+from tests.tensorrt.networks import new_network, plan_of
 
 # float32 sums of 4 products and a constant, of numbers below 10
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-5}
@@ -293,3 +294,27 @@ def test_the_consumed_event_is_recorded() -> None:
     assert context.execute_async_v3(device.create_stream())
     device.event(event).synchronize()
     np.testing.assert_allclose(y, scale_reference(x), **CLOSE)
+
+
+def test_a_marked_tensor_is_kept_from_fusion() -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (1, 3, 8, 8))
+    w = np.ones((4, 3, 3, 3), np.float32)
+    c = network.add_convolution_nd(x, 4, (3, 3), w).get_output(0)
+    y = network.add_activation(c, trt.ActivationType.RELU).get_output(0)
+    c.name, y.name = "c", "y"
+    network.mark_output(y)
+    assert network.mark_debug(c) and network.mark_debug(y)
+    engine = load(plan_of(network, level=3))
+    assert engine is not None, log.errors
+    assert engine.is_debug_tensor("c") and engine.is_debug_tensor("y")
+    context, listener = engine.create_execution_context(), Listener()
+    assert context.set_debug_listener(listener) and context.set_all_tensors_debug_state(True)
+    given = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    out = np.zeros((1, 4, 6, 6), np.float32)
+    assert context.execute_v2([address(given), address(out)])
+    windows = np.lib.stride_tricks.sliding_window_view(given, (3, 3), (2, 3))
+    sums = windows.sum((1, 4, 5), np.float64)[:, None].repeat(4, 1)  # of 27 normal numbers
+    np.testing.assert_allclose(listener.seen["c"], sums, **CLOSE)
+    np.testing.assert_array_equal(listener.seen["y"], out)
+    np.testing.assert_array_equal(np.maximum(listener.seen["c"], 0), out)

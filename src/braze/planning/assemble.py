@@ -43,14 +43,14 @@ def assemble(
     symbols: Sequence[str],
     profiles: Sequence[Ranges],
     values: Mapping[str, tuple[int | float, ...]],
-    debug: Sequence[Value] = (),
+    debug: Sequence[tuple[str, Value]] = (),
     record: dict[str, Any],
 ) -> Plan:
     """The Plan of a compiled network.
 
     launches: of every kernel, those of bodies too; symbols: every size symbol in order; profiles:
     (min, opt, max) of each symbol per profile; values: contents that inputs were specialised to;
-    debug: values readable after a run step.
+    debug: names and values of what is readable after a run step.
     """
     graph, base = network.graph, network.partition.base
     axes = _symbol_axes(graph)
@@ -61,7 +61,7 @@ def assemble(
     late = {s.symbol: s for f in inner.values() for s in f.run_sizes()}
     late |= {n: s for n, (s, _) in of_run.items()}
     memory = Memory(target, pack, SizeTable(symbols), late)
-    places = _places(memory, network, launches, inner, debug)
+    places = _places(memory, network, launches, inner, [v for _, v in debug])
     code = CodeTable()
     bodies = Bodies(places, KernelSteps(memory, code), places.launches)
     main = StepList(bodies, network)
@@ -71,7 +71,7 @@ def assemble(
     )
     outputs = tuple(_binding(sizes, name, v, of_value[base(v)], ()) for name, v in graph.outputs)
     guards = tuple(_guard(sizes, g) for g in _guards(network, inner))
-    watched = tuple(_debug(network, memory, main, v) for v in debug)
+    watched = tuple(_debug(network, memory, main, *named) for named in debug)
     read = {s: _run_source(memory, size, where) for s, (size, where) in of_run.items()}
     buffers = memory.buffers()
     return Plan(
@@ -157,9 +157,7 @@ def _guards(network: LoweredGraph, inner: Mapping[int, FlowSizes]) -> list[SizeG
             early = set(early_guards(body.graph))
             found.update(dict.fromkeys(g for g in _guards(body, inner) if g not in early))
         given = inner[id(item)].guards if id(item) in inner else ()
-        found.update(
-            {replace(g, lhs=sym(s)): None for guards in given for s, g in guards.items()}
-        )
+        found.update({replace(g, lhs=sym(s)): None for guards in given for s, g in guards.items()})
     return list(found)
 
 
@@ -169,9 +167,11 @@ def _binding(
     return Binding(name, v.dtype, tuple(sizes.index(d) for d in v.shape), buffer, value)
 
 
-def _debug(network: LoweredGraph, memory: Memory, steps: StepList, v: Value) -> DebugTensor:
+def _debug(
+    network: LoweredGraph, memory: Memory, steps: StepList, name: str, v: Value
+) -> DebugTensor:
     base = network.partition.base(v)
     made = next(x for x in network.items if base in x.region.outputs)
     shape = tuple(memory.sizes.index(d) for d in v.shape)
     place = BufferRef(memory.of_value[base])
-    return DebugTensor(v.name, v.dtype, shape, place, steps.last_step[id(made)])
+    return DebugTensor(name, v.dtype, shape, place, steps.last_step[id(made)])
