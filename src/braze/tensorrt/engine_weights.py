@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import braze.runtime.engine as core
+from braze.core.errors import BrazeError
 from braze.tensorrt.deprecation import warn_deprecated
 from braze.tensorrt.enums_build import BuilderFlag
 from braze.tensorrt.recorder import Reporter
@@ -51,10 +52,15 @@ class EngineWeights:
         elif self.contexts:
             self._reporter.wrong(where, "The budget cannot change while contexts exist.")
         else:
-            self._budget = min(budget, self.streamable_weights_size)
+            within = min(budget, self.streamable_weights_size)
             if self._engine.on_gpu:
                 image = self._engine.to_bytes()
-                self._take(core.Engine.from_bytes(image, weight_budget=self._budget))
+                try:
+                    self._take(core.Engine.from_bytes(image, weight_budget=within))
+                except BrazeError as e:
+                    self._reporter.wrong(where, str(e))
+                    return
+            self._budget = within
 
     @property
     def weight_streaming_budget(self) -> int:
