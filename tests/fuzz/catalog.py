@@ -292,6 +292,7 @@ NOT_GENERATED: Final[Mapping[str, str]] = {
     "ai.onnx.ml.TreeEnsembleClassifier": _JUMPS,
     "ai.onnx.ml.TreeEnsembleRegressor": _JUMPS,
     "ai.onnx.ml.ZipMap": "its input itself",
+    "braze.Assert": "it passes its input on; tests/tensorrt/test_moves.py",
     "Bernoulli": "it jumps where a probability is the number drawn; tests/random",
     "Multinomial": "it jumps where a partial sum is the number drawn; tests/random",
     "RandomNormal": "numpy's logarithm and cosine end in other bits; tests/random",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+import braze
 import braze.tensorrt as trt
 from tests.tensorrt.networks import check, floats, new_network, plan_of
 
@@ -191,6 +193,73 @@ def test_assertions() -> None:
         network.mark_output(network.add_identity(x).get_output(0))
         assert (plan_of(network) is not None) == holds
         assert holds or "four elements are needed" in log.errors[-1]
+
+
+def _least_below(network: Any, x: Any, most: int) -> Any:
+    """Whether the first size of a tensor is below a number."""
+    size = network.add_slice(network.add_shape(x).get_output(0), (0,), (1,), (1,)).get_output(0)
+    limit = network.add_constant((1,), np.array([most], np.int64)).get_output(0)
+    return network.add_elementwise(size, limit, trt.ElementWiseOperation.LESS).get_output(0)
+
+
+def test_a_run_checks_assertions_about_sizes() -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (-1, 3))
+    network.add_assertion(_least_below(network, x, 3), "too many rows")
+    network.add_assertion(_least_below(network, x, 4), "far too many rows")
+    y = network.add_unary(x, trt.UnaryOperation.NEG).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    data = plan_of(network, {"x": ((1, 3), (2, 3), (5, 3))})
+    assert data is not None, log.errors
+    context = trt.Runtime(log).deserialize_cuda_engine(data).create_execution_context()
+    for rows, broken in ((2, ""), (3, "too many rows"), (4, "too many rows"), (1, "")):
+        given, found = floats(rows, 3), np.zeros((rows, 3), np.float32)
+        assert context.set_input_shape("x", given.shape)
+        assert context.execute_v2([given.ctypes.data, found.ctypes.data]) == (not broken)
+        if broken:
+            assert broken in log.errors[-1] and "Assert" in log.errors[-1]
+        else:
+            np.testing.assert_array_equal(found, -given)
+
+
+def test_a_run_checks_assertions_about_data_and_two_inputs() -> None:
+    network, _ = new_network()
+    a, b = (network.add_input(n, trt.int32, (-1,)) for n in "ab")
+    shapes = [network.add_shape(t).get_output(0) for t in (a, b)]
+    same = network.add_elementwise(*shapes, trt.ElementWiseOperation.EQUAL).get_output(0)
+    network.add_assertion(same, "a and b differ")
+    most = network.add_reduce(a, trt.ReduceOperation.MAX, 1, False).get_output(0)
+    ten = network.add_constant((), np.array(10, np.int32)).get_output(0)
+    less = network.add_elementwise(most, ten, trt.ElementWiseOperation.LESS).get_output(0)
+    network.add_assertion(less, "a is too large")
+    network.mark_output(network.add_concatenation([a, b]).get_output(0))
+    network.get_output(0).name = "y"
+    engine = braze.Engine.from_bytes(plan_of(network, dict.fromkeys("ab", ((1,), (2,), (5,)))))
+
+    def run(*given: Sequence[int]) -> Any:
+        return engine({n: np.array(v, np.int32) for n, v in zip("ab", given, strict=True)})["y"]
+
+    assert list(run([1, 9], [3, 4])) == [1, 9, 3, 4]
+    with pytest.raises(braze.ShapeError, match="a and b differ"):
+        run([1, 9], [3])
+    with pytest.raises(braze.BrazeError, match="a is too large"):
+        run([1, 10], [3, 4])
+
+
+def test_an_assertion_in_a_branch_is_told_of() -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (-1, 3))
+    chosen = network.add_if_conditional()
+    flag = network.add_input("flag", trt.bool, ())
+    chosen.set_condition(flag)
+    inner = chosen.add_input(x).get_output(0)
+    network.add_assertion(_least_below(network, inner, 3), "too many rows")
+    negative = network.add_unary(inner, trt.UnaryOperation.NEG).get_output(0)
+    network.mark_output(chosen.add_output(negative, inner).get_output(0))
+    assert plan_of(network, {"x": ((1, 3), (2, 3), (5, 3))}) is not None, log.errors
+    warned = [m for s, m in log.messages if s == trt.Logger.WARNING]
+    assert any("Assertion" in m and "no run checks" in m for m in warned)
 
 
 def test_what_is_refused() -> None:

@@ -29,6 +29,7 @@ from braze.ops.random import random_import
 from braze.ops.recurrent.recurrent_import import recurrent_importer
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import grid_sample, resize_import, roi_align
+from braze.ops.writing import assertion
 
 # ops that are not imported: what to do instead
 _LOOP_OUTSIDE: Final = "run its decoder once a token, and choose the token outside"
@@ -291,4 +292,6 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     (_ML, "TreeEnsembleClassifier"): trees_import.import_classifier,
     (_ML, "TreeEnsembleRegressor"): trees_import.import_regressor,
     (_ML, "ZipMap"): features.import_zip_map,
+    # --- what networks of layers say beside ONNX ---
+    (assertion.DOMAIN, assertion.ASSERT): assertion.assertion,
 }

@@ -39,6 +39,7 @@ class Said:
     constants: dict[str, TensorRecord | Unreadable] = field(default_factory=dict)
     failure: BrazeError | None = None
     plugin: dict[str, Any] | None = None  # where it is one: what it reads and fills
+    asserted: str = ""  # where it is an assertion: an integer that must be 1 in a run
     read: list[str] = field(default_factory=list)
 
 

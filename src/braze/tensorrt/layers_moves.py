@@ -158,16 +158,21 @@ class IUnsqueezeLayer(_Squeezing):
 
 
 class IAssertionLayer(ILayer):
-    """A condition that must hold; one that is known to be false ends the build."""
+    """A condition that must hold in a run; one that is known to be false ends the build."""
 
     layer_type, word, outputs, shape_inputs = LayerType.ASSERTION, "Assertion", 0, (0,)
     message = Param(text, "", "what to say where it does not")
 
     def lower(self, emit: Emitter) -> None:
-        """No node: conditions on sizes that only the run knows are not checked."""
-        content = emit.content(emit.input())
+        """The least of the condition's elements; what is not known is left to the run."""
+        condition = emit.input()
+        content = emit.content(condition)
         if content is not None and any(v is False or v == 0 for v in content.flat):
             raise emit.wrong(f"the assertion fails: {self.message}")
+        if content is None:
+            axes = emit.ints(range(emit.rank(condition)))
+            number = emit.cast(condition, DataType.INT64)
+            emit.said.asserted = emit.node("ReduceMin", number, axes, keepdims=0)
 
 
 class AddMoves(Adding):

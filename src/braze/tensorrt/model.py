@@ -20,10 +20,12 @@ from braze.frontend.onnx.records import (
     Unreadable,
     ValueRecord,
 )
+from braze.ops.writing.assertion import ASSERT, DOMAIN
 from braze.tensorrt.dtypes import core_type
 from braze.tensorrt.flow_model import conditional, loop, outermost
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.layers_flow import ILoop, Region
+from braze.tensorrt.logger import Severity
 from braze.tensorrt.lowering import OPSET, Lowering
 from braze.tensorrt.plugin_building import kept_plugin
 from braze.tensorrt.renaming import renamed
@@ -61,6 +63,7 @@ class _Model:
         self.outputs: list[ValueRecord] = []
         self.constants: dict[str, TensorRecord | Unreadable] = {}
         self.sources: dict[str, str] = {}
+        self.asserted = self._assertions()
         self.functions: dict[tuple[str, str, str], FunctionRecord] = dict(self.network._functions)
 
     def made(self) -> NamedModel:
@@ -69,7 +72,7 @@ class _Model:
             self.taken.add(tensor.name)
             self.names[lowering.input_name(tensor)] = tensor.name
         for tensor in network._all_outputs():
-            self._output(tensor)
+            self._output(tensor, self.asserted if tensor is network._all_outputs()[0] else ())
         for layer in network._layers:
             for tensor in layer._outputs:
                 self._name(lowering.name_of(tensor), tensor.name)
@@ -82,6 +85,8 @@ class _Model:
         opsets = dict(network._opsets or {"": OPSET})
         if self.functions:
             opsets.setdefault(_DOMAIN, 1)
+        if self.asserted:
+            opsets.setdefault(DOMAIN, 1)
         graph = GraphRecord(
             network.name or "network",
             tuple(lowering.inputs()),
@@ -100,8 +105,23 @@ class _Model:
         ]
         return NamedModel(made, self.sources, debug, tensors, plugins)
 
-    def _output(self, tensor: ITensor) -> None:
-        """Name an output, by a node of its own where it has another type or is an input too."""
+    def _assertions(self) -> list[ILayer]:
+        """The assertions that runs check: those outside of loops and conditionals."""
+        said, network = self.lowering.said, self.network
+        found = [x for x in network._layers if said[x._number].asserted]
+        parts = outermost(network._layers, network._regions) if found else []
+        inside = {x for _, part in parts for x in part}
+        for layer in found:
+            if layer in inside:
+                text = "is within a loop or conditional, where no run checks it"
+                network._say(Severity.WARNING, f"layer {layer.name!r} (Assertion) {text}")
+        return [x for x in found if x not in inside]
+
+    def _output(self, tensor: ITensor, asserted: Sequence[ILayer]) -> None:
+        """Name an output, by a node of its own where it has another type or is an input too.
+
+        asserted: assertions that must hold for it.
+        """
         inner = self.lowering.name_of(tensor)
         type_ = self.lowering.type_of(tensor)
         wanted = core_type(tensor.dtype)
@@ -109,17 +129,43 @@ class _Model:
         sizes = tuple(d if isinstance(d, int) else None for d in shape)
         self.outputs.append(ValueRecord(tensor.name, wanted, sizes))
         differs = type_ is not None and type_.dtype is not wanted
-        if not differs and inner not in self.names and tensor.name not in self.taken:
+        if (
+            not asserted
+            and not differs
+            and inner not in self.names
+            and tensor.name not in self.taken
+        ):
             self._name(inner, tensor.name)
             return
-        source = self.names.get(inner) or self._name(inner, f"{tensor.name}.computed")
         self.taken.add(tensor.name)
+        source = self.names.get(inner) or self._name(inner, f"{tensor.name}.computed")
+        for layer in asserted:
+            source = self._checked(layer, source)
         attributes = {"to": wanted.onnx} if differs else {}
         kinds = {"to": "INT"} if differs else {}
         op = "Cast" if differs else "Identity"
         self.tail.append(
             NodeRecord(op, "", tensor.name, (source,), (tensor.name,), attributes, kinds)
         )
+
+    def _checked(self, layer: ILayer, source: str) -> str:
+        """A tensor as it is, where an assertion holds."""
+        name, condition = (
+            self.fresh(f"{source}.checked"),
+            self.lowering.said[layer._number].asserted,
+        )
+        self.tail.append(
+            NodeRecord(
+                ASSERT,
+                DOMAIN,
+                layer.name,
+                (source, self[condition]),
+                (name,),
+                {"message": getattr(layer, "message", "")},
+                {"message": "STRING"},
+            )
+        )
+        return name
 
     def _name(self, inner: str, wanted: str) -> str:
         """The name in the model of what the lowering calls `inner`: as wanted, if that is free."""
@@ -203,6 +249,8 @@ class _Model:
         made = {o for n in nodes for o in n.outputs}
         inputs = tuple(dict.fromkeys(i for n in nodes for i in n.inputs if i and i not in made))
         finals = [self.names[self.lowering.name_of(t)] for t in layer._outputs]
+        asserted = self.lowering.said[layer._number].asserted
+        finals += [self.names[asserted]] if asserted in self.names else []
         outputs = tuple(n for n in finals if n in made)
         name = f"layer{layer._number}"
         opsets = {"": OPSET}
