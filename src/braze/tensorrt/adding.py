@@ -25,15 +25,19 @@ class Adding:
 
         def _complain(self, message: str) -> None: ...
 
+        def _owns(self, tensors: Sequence[ITensor | None], what: str) -> bool: ...
+
     @property
     def _network(self) -> INetworkDefinition:
         return cast("INetworkDefinition", self)
 
-    def _add(self, kind: type[L], inputs: Sequence[ITensor | None], **values: Any) -> L:
-        """A layer of a kind with the outputs that it has. TypeError for what is no tensor."""
-        for tensor in inputs:
-            if not isinstance(tensor, ITensor):
-                raise TypeError(f"{kind.__name__}: an ITensor is expected, not {tensor!r}")
+    def _add(self, kind: type[L], inputs: Sequence[ITensor | None], **values: Any) -> L | None:
+        """A layer of a kind with the outputs that it has; None where an input is not the network's.
+
+        Raises TypeError for what is no tensor.
+        """
+        if not self._owns(inputs, kind.__name__):
+            return None
         return self._append(kind(self._network, inputs, **values))
 
     def _made(self, kind: type[L], **values: Any) -> L:

@@ -148,8 +148,8 @@ class ILayer:
     def set_input(self, index: int, tensor: ITensor) -> None:
         """Replace an input, or give one that stands for an attribute."""
         place = whole(index, "set_input")
-        if not isinstance(tensor, ITensor):
-            raise TypeError(f"set_input: an ITensor is expected, not {tensor!r}")
+        if not self.network._owns([tensor], f"set_input of layer {self.name!r}"):
+            return
         if not 0 <= place < max(self._most_inputs, len(self._inputs)):
             self.network._complain(f"layer {self.name!r} has no input {place}")
             return

@@ -196,6 +196,8 @@ class IAttention:
         """Replace query, key or value."""
         if not 0 <= whole(index, "set_input") < 3:
             return False
+        if not self._last.network._owns([input], "IAttention.set_input"):
+            return False
         self._last.set_input(index, input)
         self._first.set_input(index, input)
         return True
@@ -251,7 +253,7 @@ class AddAttention(Adding):
         value: ITensor,
         norm_op: AttentionNormalizationOp,
         causal: bool,
-    ) -> IAttention:
+    ) -> IAttention | None:
         """An attention; causal: later keys are hidden."""
         kind = _KIND.UPPER_LEFT if flag(causal, "add_attention") else _KIND.NONE
         return self.add_attention_v2(query, key, value, norm_op, kind)
@@ -263,12 +265,14 @@ class AddAttention(Adding):
         value: ITensor,
         norm_op: AttentionNormalizationOp,
         causal_kind: CausalMaskKind,
-    ) -> IAttention:
+    ) -> IAttention | None:
         """An attention, with a choice of causal masks."""
         inputs = [query, key, value]
         first = self._add(IAttentionInputLayer, inputs)
+        if first is None:
+            return None
         last = self._add(IAttentionOutputLayer, inputs, norm_op=norm_op, causal_kind=causal_kind)
-        return IAttention(first, last)
+        return None if last is None else IAttention(first, last)
 
     def add_rotary_embedding(
         self,
@@ -277,7 +281,7 @@ class AddAttention(Adding):
         sin_cache: ITensor,
         interleaved: bool,
         rotary_embedding_dim: int,
-    ) -> IRotaryEmbeddingLayer:
+    ) -> IRotaryEmbeddingLayer | None:
         """Pairs of elements turned by angles."""
         values = {"interleaved": interleaved, "rotary_embedding_dim": rotary_embedding_dim}
         return self._add(IRotaryEmbeddingLayer, [input, cos_cache, sin_cache], **values)
@@ -288,7 +292,7 @@ class AddAttention(Adding):
         update: ITensor,
         write_indices: ITensor,
         cache_mode: KVCacheMode = KVCacheMode.LINEAR,
-    ) -> IKVCacheUpdateLayer:
+    ) -> IKVCacheUpdateLayer | None:
         """A cache with rows replaced."""
         return self._add(IKVCacheUpdateLayer, [cache, update, write_indices], cache_mode=cache_mode)
 

@@ -217,7 +217,7 @@ class AddConvolution(Adding):
 
     def add_fully_connected(
         self, input: ITensor, num_outputs: int, kernel: Weights, bias: Weights | None = None
-    ) -> IFullyConnectedLayer:
+    ) -> IFullyConnectedLayer | None:
         """A product with all of the last three axes."""
         warn_deprecated("add_fully_connected", "8.4", "add_matrix_multiply")
         return self._add(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from braze.core.dims import Dim
 from braze.ir.graph import TensorType
@@ -49,12 +50,6 @@ class Region:
 
 
 _ENTRIES = (LayerType.RECURRENCE, LayerType.ITERATOR, LayerType.CONDITIONAL_INPUT)
-
-
-def _given(tensor: object, where: str) -> ITensor:
-    if not isinstance(tensor, ITensor):
-        raise TypeError(f"{where}: an ITensor is expected, not {tensor!r}")
-    return tensor
 
 
 # ---- loops ------------------------------------------------------------------------------
@@ -166,34 +161,36 @@ class ILoop(Region):
 
     word = "Loop"
 
-    def add_recurrence(self, initial_value: ITensor) -> IRecurrenceLayer:
+    def add_recurrence(self, initial_value: ITensor) -> IRecurrenceLayer | None:
         """A value that changes from one iteration to the next; give the next as input 1."""
-        return self._at_border(
-            IRecurrenceLayer(self.network, [_given(initial_value, "add_recurrence")])
-        )
+        return self._at_border(IRecurrenceLayer, [initial_value])
 
-    def add_iterator(self, tensor: ITensor, axis: int = 0, reverse: bool = False) -> IIteratorLayer:
+    def add_iterator(
+        self, tensor: ITensor, axis: int = 0, reverse: bool = False
+    ) -> IIteratorLayer | None:
         """One slice of a tensor in each iteration."""
-        source = _given(tensor, "add_iterator")
-        return self._at_border(IIteratorLayer(self.network, [source], axis=axis, reverse=reverse))
+        return self._at_border(IIteratorLayer, [tensor], axis=axis, reverse=reverse)
 
     def add_trip_limit(self, tensor: ITensor, kind: TripLimit) -> ITripLimitLayer | None:
         """How often it runs, or while what holds; None where there is such a limit already."""
-        layer = ITripLimitLayer(self.network, [_given(tensor, "add_trip_limit")], _kind=kind)
-        if any(isinstance(x, ITripLimitLayer) and x.kind is layer.kind for x in self.boundary):
+        limit = member(TripLimit)(kind, "add_trip_limit")
+        if any(isinstance(x, ITripLimitLayer) and x.kind is limit for x in self.boundary):
             self.network._complain(f"loop {self.name!r} has a limit of kind {kind.name} already")
             return None
-        return self._at_border(layer)
+        return self._at_border(ITripLimitLayer, [tensor], _kind=limit)
 
-    def add_loop_output(self, tensor: ITensor, kind: LoopOutput, axis: int = 0) -> ILoopOutputLayer:
+    def add_loop_output(
+        self, tensor: ITensor, kind: LoopOutput, axis: int = 0
+    ) -> ILoopOutputLayer | None:
         """What it leaves."""
-        source = _given(tensor, "add_loop_output")
-        return self._at_border(ILoopOutputLayer(self.network, [source], _kind=kind, axis=axis))
+        return self._at_border(ILoopOutputLayer, [tensor], _kind=kind, axis=axis)
 
-    def _at_border(self, layer: _B) -> _B:
-        layer._loop = self
-        self.boundary.append(layer)
-        return self.network._append(layer)
+    def _at_border(self, kind: type[_B], inputs: Sequence[ITensor], **values: Any) -> _B | None:
+        layer = self.network._add(kind, inputs, **values)
+        if layer is not None:
+            layer._loop = self
+            self.boundary.append(layer)
+        return layer
 
 
 # ---- conditionals -----------------------------------------------------------------------
@@ -251,28 +248,30 @@ class IIfConditional(Region):
 
     word = "Conditional"
 
-    def set_condition(self, condition: ITensor) -> IConditionLayer:
+    def set_condition(self, condition: ITensor) -> IConditionLayer | None:
         """What decides: one BOOL."""
         for layer in [x for x in self.boundary if isinstance(x, IConditionLayer)]:
-            layer.set_input(0, _given(condition, "set_condition"))
+            layer.set_input(0, condition)
             return layer
-        return self._at_border(IConditionLayer(self.network, [_given(condition, "set_condition")]))
+        return self._at_border(IConditionLayer, [condition])
 
-    def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
+    def add_input(self, input: ITensor) -> IIfConditionalInputLayer | None:
         """A tensor as the branches read it."""
-        return self._at_border(IIfConditionalInputLayer(self.network, [_given(input, "add_input")]))
+        return self._at_border(IIfConditionalInputLayer, [input])
 
     def add_output(
         self, true_subgraph_output: ITensor, false_subgraph_output: ITensor
-    ) -> IIfConditionalOutputLayer:
+    ) -> IIfConditionalOutputLayer | None:
         """What either branch makes."""
-        pair = [_given(t, "add_output") for t in (true_subgraph_output, false_subgraph_output)]
-        return self._at_border(IIfConditionalOutputLayer(self.network, pair))
+        pair = [true_subgraph_output, false_subgraph_output]
+        return self._at_border(IIfConditionalOutputLayer, pair)
 
-    def _at_border(self, layer: _C) -> _C:
-        layer._conditional = self
-        self.boundary.append(layer)
-        return self.network._append(layer)
+    def _at_border(self, kind: type[_C], inputs: Sequence[ITensor]) -> _C | None:
+        layer = self.network._add(kind, inputs)
+        if layer is not None:
+            layer._conditional = self
+            self.boundary.append(layer)
+        return layer
 
 
 class AddFlow(Adding):

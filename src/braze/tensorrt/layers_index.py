@@ -184,23 +184,25 @@ class IReverseSequenceLayer(ILayer):
 class AddIndex(Adding):
     """The part of INetworkDefinition that adds these layers."""
 
-    def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
+    def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer | None:
         """Slices of an axis."""
         return self._add(IGatherLayer, [input, indices], axis=axis)
 
-    def add_gather_v2(self, input: ITensor, indices: ITensor, mode: GatherMode) -> IGatherLayer:
+    def add_gather_v2(
+        self, input: ITensor, indices: ITensor, mode: GatherMode
+    ) -> IGatherLayer | None:
         """Elements by their places."""
         return self._add(IGatherLayer, [input, indices], mode=mode)
 
     def add_scatter(
         self, data: ITensor, indices: ITensor, updates: ITensor, mode: ScatterMode
-    ) -> IScatterLayer:
+    ) -> IScatterLayer | None:
         """Data with elements replaced."""
         return self._add(IScatterLayer, [data, indices, updates], mode=mode)
 
     def add_one_hot(
         self, indices: ITensor, values: ITensor, depth: ITensor, axis: int
-    ) -> IOneHotLayer:
+    ) -> IOneHotLayer | None:
         """A row with one value on for each index."""
         return self._add(IOneHotLayer, [indices, values, depth], axis=axis)
 
@@ -220,7 +222,7 @@ class AddIndex(Adding):
 
     def add_non_zero(
         self, input: ITensor, indices_type: DataType = DataType.INT32
-    ) -> INonZeroLayer:
+    ) -> INonZeroLayer | None:
         """The places of elements that are not zero."""
         return self._add(INonZeroLayer, [input], indices_type=indices_type)
 
@@ -230,11 +232,13 @@ class AddIndex(Adding):
         scores: ITensor,
         max_output_boxes_per_class: ITensor,
         indices_type: DataType = DataType.INT32,
-    ) -> INMSLayer:
+    ) -> INMSLayer | None:
         """Boxes that overlap no better one."""
         inputs = [boxes, scores, max_output_boxes_per_class]
         return self._add(INMSLayer, inputs, indices_type=indices_type)
 
-    def add_reverse_sequence(self, input: ITensor, sequence_lens: ITensor) -> IReverseSequenceLayer:
+    def add_reverse_sequence(
+        self, input: ITensor, sequence_lens: ITensor
+    ) -> IReverseSequenceLayer | None:
         """The first elements of each sequence in reverse order."""
         return self._add(IReverseSequenceLayer, [input, sequence_lens])

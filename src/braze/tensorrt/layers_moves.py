@@ -178,7 +178,7 @@ class IAssertionLayer(ILayer):
 class AddMoves(Adding):
     """The part of INetworkDefinition that adds these layers."""
 
-    def add_shuffle(self, input: ITensor) -> IShuffleLayer:
+    def add_shuffle(self, input: ITensor) -> IShuffleLayer | None:
         """A transpose, a reshape and another transpose."""
         return self._add(IShuffleLayer, [input])
 
@@ -189,18 +189,18 @@ class AddMoves(Adding):
             return None
         return self._add(IConcatenationLayer, list(inputs))
 
-    def add_shape(self, input: ITensor) -> IShapeLayer:
+    def add_shape(self, input: ITensor) -> IShapeLayer | None:
         """The sizes of a tensor."""
         return self._add(IShapeLayer, [input])
 
-    def add_squeeze(self, input: ITensor, axes: ITensor) -> ISqueezeLayer:
+    def add_squeeze(self, input: ITensor, axes: ITensor) -> ISqueezeLayer | None:
         """A tensor without axes of size 1."""
         return self._add(ISqueezeLayer, [input, axes])
 
-    def add_unsqueeze(self, input: ITensor, axes: ITensor) -> IUnsqueezeLayer:
+    def add_unsqueeze(self, input: ITensor, axes: ITensor) -> IUnsqueezeLayer | None:
         """A tensor with further axes of size 1."""
         return self._add(IUnsqueezeLayer, [input, axes])
 
-    def add_assertion(self, condition: ITensor, message: str) -> IAssertionLayer:
+    def add_assertion(self, condition: ITensor, message: str) -> IAssertionLayer | None:
         """A condition that must hold."""
         return self._add(IAssertionLayer, [condition], message=message)

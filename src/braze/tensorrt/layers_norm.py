@@ -203,7 +203,7 @@ class AddNorm(Adding):
         shift: Weights | None = None,
         scale: Weights | None = None,
         power: Weights | None = None,
-    ) -> IScaleLayer:
+    ) -> IScaleLayer | None:
         """(x * scale + shift) ** power, channels on axis 1."""
         return self.add_scale_nd(input, mode, shift, scale, power, 1)
 
@@ -215,7 +215,7 @@ class AddNorm(Adding):
         scale: Weights | None = None,
         power: Weights | None = None,
         channel_axis: int = 1,
-    ) -> IScaleLayer:
+    ) -> IScaleLayer | None:
         """(x * scale + shift) ** power."""
         values = {"shift": shift, "scale": scale, "power": power, "channel_axis": channel_axis}
         return self._add(IScaleLayer, [input], mode=mode, **values)
@@ -229,22 +229,22 @@ class AddNorm(Adding):
             return None
         return self._add(ILRNLayer, [input], window_size=window, alpha=alpha, beta=beta, k=k)
 
-    def add_softmax(self, input: ITensor) -> ISoftMaxLayer:
+    def add_softmax(self, input: ITensor) -> ISoftMaxLayer | None:
         """exp(x) over its sum along an axis."""
         return self._add(ISoftMaxLayer, [input])
 
-    def add_ragged_softmax(self, input: ITensor, bounds: ITensor) -> IRaggedSoftMaxLayer:
+    def add_ragged_softmax(self, input: ITensor, bounds: ITensor) -> IRaggedSoftMaxLayer | None:
         """Softmax of as many elements as bounds say."""
         return self._add(IRaggedSoftMaxLayer, [input, bounds])
 
     def add_normalization(
         self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int
-    ) -> INormalizationLayer:
+    ) -> INormalizationLayer | None:
         """Normalization over axes."""
         return self._add(INormalizationLayer, [input, scale, bias], axes=axesMask)
 
     def add_normalization_v2(
         self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int
-    ) -> INormalizationLayer:
+    ) -> INormalizationLayer | None:
         """Normalization over axes; for groups, scale and bias are one a channel."""
         return self._add(INormalizationLayer, [input, scale, bias], axes=axesMask, _version=2)

@@ -220,9 +220,8 @@ class AddPlugin(Adding):
     def _plugin(
         self, kind: type[_P], inputs: Sequence[ITensor], plugin: Any, count: int
     ) -> _P | None:
-        for tensor in inputs:
-            if not isinstance(tensor, ITensor):
-                raise TypeError(f"{kind.__name__}: an ITensor is expected, not {tensor!r}")
+        if not self._owns(inputs, kind.__name__):
+            return None
         if count < 1:
             self._refuse(f"{kind.word}: the plugin has no outputs")
             return None

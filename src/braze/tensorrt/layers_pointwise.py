@@ -198,34 +198,34 @@ class IParametricReLULayer(ILayer):
 class AddPointwise(Adding):
     """The part of INetworkDefinition that adds these layers."""
 
-    def add_activation(self, input: ITensor, type: ActivationType) -> IActivationLayer:
+    def add_activation(self, input: ITensor, type: ActivationType) -> IActivationLayer | None:
         """A function of each element."""
         return self._add(IActivationLayer, [input], type=type)
 
-    def add_unary(self, input: ITensor, op: UnaryOperation) -> IUnaryLayer:
+    def add_unary(self, input: ITensor, op: UnaryOperation) -> IUnaryLayer | None:
         """An operation on each element."""
         return self._add(IUnaryLayer, [input], op=op)
 
     def add_elementwise(
         self, input1: ITensor, input2: ITensor, op: ElementWiseOperation
-    ) -> IElementWiseLayer:
+    ) -> IElementWiseLayer | None:
         """An operation on pairs of elements."""
         return self._add(IElementWiseLayer, [input1, input2], op=op)
 
-    def add_identity(self, input: ITensor) -> IIdentityLayer:
+    def add_identity(self, input: ITensor) -> IIdentityLayer | None:
         """The input as it is."""
         return self._add(IIdentityLayer, [input])
 
-    def add_cast(self, input: ITensor, to_type: DataType) -> ICastLayer:
+    def add_cast(self, input: ITensor, to_type: DataType) -> ICastLayer | None:
         """The input in another element type."""
         return self._add(ICastLayer, [input], to_type=to_type)
 
     def add_select(
         self, condition: ITensor, then_input: ITensor, else_input: ITensor
-    ) -> ISelectLayer:
+    ) -> ISelectLayer | None:
         """One input where a condition holds, the other elsewhere."""
         return self._add(ISelectLayer, [condition, then_input, else_input])
 
-    def add_parametric_relu(self, input: ITensor, slopes: ITensor) -> IParametricReLULayer:
+    def add_parametric_relu(self, input: ITensor, slopes: ITensor) -> IParametricReLULayer | None:
         """x where it is above zero, x times a slope elsewhere."""
         return self._add(IParametricReLULayer, [input, slopes])

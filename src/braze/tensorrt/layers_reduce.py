@@ -117,7 +117,7 @@ class AddReduce(Adding):
 
     def add_reduce(
         self, input: ITensor, op: ReduceOperation, axes: int, keep_dims: bool
-    ) -> IReduceLayer:
+    ) -> IReduceLayer | None:
         """A sum, product, extreme or mean over axes."""
         return self._add(IReduceLayer, [input], op=op, axes=axes, keep_dims=keep_dims)
 
@@ -128,14 +128,14 @@ class AddReduce(Adding):
         op: CumulativeOperation,
         exclusive: bool,
         reverse: bool,
-    ) -> ICumulativeLayer:
+    ) -> ICumulativeLayer | None:
         """Running sums along an axis."""
         ways = {"exclusive": exclusive, "reverse": reverse}
         return self._add(ICumulativeLayer, [input, axis], op=op, **ways)
 
     def add_matrix_multiply(
         self, input0: ITensor, op0: MatrixOperation, input1: ITensor, op1: MatrixOperation
-    ) -> IMatrixMultiplyLayer:
+    ) -> IMatrixMultiplyLayer | None:
         """Products of matrices."""
         return self._add(IMatrixMultiplyLayer, [input0, input1], op0=op0, op1=op1)
 

@@ -158,10 +158,10 @@ class IGridSampleLayer(ILayer):
 class AddResize(Adding):
     """The part of INetworkDefinition that adds these layers."""
 
-    def add_resize(self, input: ITensor) -> IResizeLayer:
+    def add_resize(self, input: ITensor) -> IResizeLayer | None:
         """A tensor at other sizes."""
         return self._add(IResizeLayer, [input])
 
-    def add_grid_sample(self, input: ITensor, grid: ITensor) -> IGridSampleLayer:
+    def add_grid_sample(self, input: ITensor, grid: ITensor) -> IGridSampleLayer | None:
         """A tensor read at the places of a grid."""
         return self._add(IGridSampleLayer, [input, grid])

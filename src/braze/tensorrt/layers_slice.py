@@ -135,6 +135,8 @@ class ISliceLayer(ILayer):
 class AddSlice(Adding):
     """The part of INetworkDefinition that adds slices."""
 
-    def add_slice(self, input: ITensor, start: Dims, shape: Dims, stride: Dims) -> ISliceLayer:
+    def add_slice(
+        self, input: ITensor, start: Dims, shape: Dims, stride: Dims
+    ) -> ISliceLayer | None:
         """Elements of each axis."""
         return self._add(ISliceLayer, [input], start=start, shape=shape, stride=stride)

@@ -118,18 +118,31 @@ class Lowering:
     def through(self, layer: ILayer) -> Said:
         """A layer as it is said, after all that it reads from."""
         waiting = [layer]
+        path: dict[int, ILayer] = {}  # by number: each reads from the next, as far as seen now
         while waiting:
             last = waiting[-1]
-            sources = [t._producer for t in last._read() if t is not None]
-            open_ = [p for p in sources if p is not None and p._number not in self.said]
-            if last._number in self.said:
-                waiting.pop()
-            elif open_ and not any(p in waiting for p in open_):
-                waiting += open_
-            else:
-                self.said[last._number] = self._say(last)
-                waiting.pop()
+            if last._number not in self.said:
+                sources = [t._producer for t in last._read() if t is not None]
+                open_ = [p for p in sources if p is not None and p._number not in self.said]
+                path[last._number] = last
+                again = next((p._number for p in open_ if p._number in path), None)
+                if open_ and again is None:
+                    waiting += open_
+                    continue
+                known = self._say(last) if again is None else self._circular(path, again)
+                self.said[last._number] = known
+                del path[last._number]
+            waiting.pop()
         return self.said[layer._number]
+
+    def _circular(self, path: Mapping[int, ILayer], again: int) -> Said:
+        """What the last layer of a path is that reads from one before it, or from itself."""
+        layers, numbers = list(path.values()), list(path)
+        names = " <- ".join(repr(x.name) for x in layers[numbers.index(again) :])
+        error = ModelError(
+            f"layers read in a circle: {names} <- {path[again].name!r}; give one another input"
+        )
+        return self._failed(layers[-1], Emitter(self, layers[-1]), error)
 
     def _say(self, layer: ILayer) -> Said:
         emitter = Emitter(self, layer)

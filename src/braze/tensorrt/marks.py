@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from braze.tensorrt.params import text, whole
@@ -19,6 +20,8 @@ class Marks:
         _layers: list[ILayer]
 
         def _complain(self, message: str) -> None: ...
+
+        def _owns(self, tensors: Sequence[ITensor | None], what: str) -> bool: ...
 
     def _start_marks(self) -> None:
         self._outputs: list[ITensor] = []
@@ -42,7 +45,8 @@ class Marks:
 
     def mark_output(self, tensor: ITensor) -> None:
         """Let a tensor be an output."""
-        self._check(tensor, "mark_output")
+        if not self._owns([tensor], "mark_output"):
+            return
         if tensor in self._outputs:
             self._complain(f"tensor {tensor.name!r} is marked as an output already")
             return
@@ -50,7 +54,8 @@ class Marks:
 
     def unmark_output(self, tensor: ITensor) -> None:
         """Take an output back."""
-        self._check(tensor, "unmark_output")
+        if not self._owns([tensor], "unmark_output"):
+            return
         if tensor in self._outputs:
             self._outputs.remove(tensor)
         else:
@@ -58,7 +63,8 @@ class Marks:
 
     def mark_output_for_shapes(self, tensor: ITensor) -> bool:
         """Let the content of a tensor of sizes be an output; False where it is one already."""
-        self._check(tensor, "mark_output_for_shapes")
+        if not self._owns([tensor], "mark_output_for_shapes"):
+            return False
         if tensor in self._shape_outputs:
             return False
         self._shape_outputs.append(tensor)
@@ -66,7 +72,8 @@ class Marks:
 
     def unmark_output_for_shapes(self, tensor: ITensor) -> bool:
         """Take that back; False where it is none."""
-        self._check(tensor, "unmark_output_for_shapes")
+        if not self._owns([tensor], "unmark_output_for_shapes"):
+            return False
         if tensor not in self._shape_outputs:
             return False
         self._shape_outputs.remove(tensor)
@@ -80,7 +87,8 @@ class Marks:
 
     def mark_debug(self, tensor: ITensor) -> bool:
         """Let a tensor be readable in a run; False for an input or output."""
-        self._check(tensor, "mark_debug")
+        if not self._owns([tensor], "mark_debug"):
+            return False
         if tensor.is_network_input:
             self._complain(f"tensor {tensor.name!r} is an input, which is readable anyway")
             return False
@@ -90,14 +98,16 @@ class Marks:
 
     def unmark_debug(self, tensor: ITensor) -> bool:
         """Take that back."""
-        self._check(tensor, "unmark_debug")
+        if not self._owns([tensor], "unmark_debug"):
+            return False
         if tensor in self._debug:
             self._debug.remove(tensor)
         return True
 
     def is_debug_tensor(self, tensor: ITensor) -> bool:
         """Whether a tensor is marked for debugging."""
-        self._check(tensor, "is_debug_tensor")
+        if not self._owns([tensor], "is_debug_tensor"):
+            return False
         return tensor in self._debug
 
     def mark_unfused_tensors_as_debug_tensors(self) -> bool:
@@ -149,7 +159,3 @@ class Marks:
     def are_weights_marked_refittable(self, name: str) -> bool:
         """Whether weights of a name are marked so."""
         return text(name, "are_weights_marked_refittable") in self._refittable
-
-    def _check(self, tensor: ITensor, what: str) -> None:
-        if not isinstance(tensor, ITensor):
-            raise TypeError(f"{what}: an ITensor is expected, not {tensor!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from braze.core.errors import BrazeError
@@ -212,6 +212,21 @@ class INetworkDefinition(
 
     def _decides_sizes(self, tensor: ITensor) -> bool:
         return decides_sizes(tensor, self._layers)
+
+    def _owns(self, tensors: Sequence[ITensor | None], what: str) -> bool:
+        """Whether tensors are of this network, which is reported of the first that is not.
+
+        Raises TypeError for what is no tensor.
+        """
+        for tensor in tensors:
+            if not isinstance(tensor, ITensor):
+                raise TypeError(f"{what}: an ITensor is expected, not {tensor!r}")
+            if tensor._network is not self:
+                self._complain(
+                    f"{what}: tensor {tensor.name!r} is of another network; give one of this"
+                )
+                return False
+        return True
 
     # ---- messages -----------------------------------------------------------------------
 
