@@ -87,7 +87,6 @@ REVIEW: Final[tuple[tuple[str, str, str], ...]] = (
     ("SeekPosition.END", ACCEPTED, _FRONT),
     ("APILanguage.CPP", ACCEPTED, "interfaces that scripts implement are Python's"),
     ("LayerType.PLUGIN", ACCEPTED, "of layers that release 10 no longer adds"),
-    ("SerializationFlag.EXCLUDE_WEIGHTS", REFUSED, "weights are left out where it is built"),
     ("TensorFormat.LINEAR", "", ""),
     ("TensorFormat.*", REFUSED, "inputs and outputs are linear; allow LINEAR among the formats"),
     # --- plugins ---
