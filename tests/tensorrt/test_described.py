@@ -209,6 +209,7 @@ def test_a_configuration_arrives(folders: Folders) -> None:
         (lambda d: d["outputs"].append({"tensor": [99, 0]}), "use braze.hpp and braze of one"),
         (lambda d: d["config"].update(level="x"), "a whole number is expected"),
         (lambda d: d["weights_names"].append([{"weights": [0, 64, 9]}, "z"]), "cut short"),
+        (lambda d: d["weights_names"].append([{"weights": [0, 64, 0]}, "z"]), "read by no layer"),
         (lambda d: d["steps"][1]["arguments"].pop(), "add_constant"),
         (lambda d: d["steps"][1]["arguments"].__setitem__(0, {"list": [5]}), "12"),
         (lambda d: d["config"]["profiles"][0].update(x=[[2, 3], [1, 3], [5, 3]]), "min <= opt"),

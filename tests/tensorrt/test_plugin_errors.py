@@ -122,6 +122,20 @@ def test_plugins_that_return_a_status(creators: Any, monkeypatch: pytest.MonkeyP
     assert "failed with 7" in log.errors[0]
 
 
+@pytest.mark.parametrize("kind", [Halving, Old])
+def test_plugins_that_end_the_program(
+    kind: Any, creators: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: Any) -> None:
+        raise SystemExit(3)
+
+    log, recorder = Log(), Recorder()
+    context = loaded(kind, log, recorder)
+    monkeypatch.setattr(kind, "enqueue", ends)
+    assert ran(context, False) is False
+    assert recorder.num_errors() == 1 and "raised SystemExit(3)" in log.errors[0]
+
+
 def loaded(kind: Any, log: Log, recorder: Recorder) -> Any:
     """A context of an engine of one plugin."""
     runtime = trt.Runtime(log)

@@ -224,6 +224,8 @@ class Replay:
     def _weights(self, kind: int, offset: int, count: int) -> Weights:
         dtype = DataType(kind)
         size = packed_bytes(dtype, count)
+        if not count:  # none, wherever they are said to be
+            return Weights(dtype)
         if offset < 0 or offset + size > self._numbers.size:
             raise ModelError("the numbers of the description are cut short; write it anew")
         return Weights(dtype, self._numbers.ctypes.data + offset, count)
