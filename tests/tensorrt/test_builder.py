@@ -191,6 +191,7 @@ def test_timing_cache_is_filled_used_and_edited() -> None:
     assert network.builder.build_serialized_network(network, config) is None  # nothing is known
     assert "timing cache" in log.errors[-1]
     assert config.create_timing_cache(b"no cache") is None
+    assert "no timing cache of braze" in log.errors[-1]
 
 
 class Monitor(trt.IProgressMonitor):
@@ -226,7 +227,7 @@ def test_a_progress_monitor_hears_of_phases_and_may_end_the_build() -> None:
 
 
 class Writer(trt.IStreamWriter):
-    """An IStreamWriter that takes a few bytes at a time."""
+    """An IStreamWriter with room for some bytes."""
 
     def __init__(self, most: int) -> None:
         trt.IStreamWriter.__init__(self)
@@ -238,14 +239,16 @@ class Writer(trt.IStreamWriter):
 
 
 def test_an_engine_is_written_to_a_stream() -> None:
-    network, _ = relu_network((2, 4))
-    config, writer = network.builder.create_builder_config(), Writer(1000)
+    network, log = relu_network((2, 4))
+    config, writer = network.builder.create_builder_config(), Writer(1 << 20)
     assert network.builder.build_serialized_network_to_stream(network, config, writer)
     x = floats(2, 4)
     result = braze.Engine.from_bytes(writer.data)({"x": x})["y"]
     np.testing.assert_array_equal(result, np.maximum(x, 0))
-    refusing = Writer(0)
-    assert not network.builder.build_serialized_network_to_stream(network, config, refusing)
+    for room in (0, 1, 1000):
+        short = Writer(room)
+        assert not network.builder.build_serialized_network_to_stream(network, config, short)
+        assert f"took {room} bytes of an engine of {len(writer.data)}" in log.errors[-1]
 
 
 def test_options_of_old_releases() -> None:

@@ -158,3 +158,19 @@ def test_algorithm_selectors_hear_of_tactics(level: int) -> None:
     config.set_flag(trt.BuilderFlag.REJECT_EMPTY_ALGORITHMS)
     assert builder.build_serialized_network(network, config) is None
     assert "takes no tactic" in log.errors[-1]
+
+
+@pytest.mark.parametrize("answer", [[99], [0, 1], [-1]])
+def test_algorithm_selectors_take_what_is_offered(
+    answer: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Selector, "select_algorithms", lambda *_: answer)
+    log = Log()
+    builder = trt.Builder(log)
+    network = builder.create_network(1)
+    x = network.add_input("x", trt.float32, (2, 3))
+    network.mark_output(network.add_softmax(x).get_output(0))
+    config = builder.create_builder_config()
+    config.algorithm_selector = Selector()
+    assert builder.build_serialized_network(network, config) is None
+    assert f"takes {answer}" in log.errors[-1]

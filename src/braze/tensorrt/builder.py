@@ -6,7 +6,7 @@ import importlib
 import os
 from typing import Any, Final
 
-from braze.core.errors import BrazeError, ExecutionError
+from braze.core.errors import BrazeError
 from braze.tensorrt.builder_legacy import LegacyBuilder
 from braze.tensorrt.building import build, check
 from braze.tensorrt.config import IBuilderConfig
@@ -17,6 +17,7 @@ from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.params import whole
 from braze.tensorrt.plugin_registry import get_plugin_registry
 from braze.tensorrt.recorder import Reporter, Reporting
+from braze.tensorrt.stream_io import write_all
 from braze.tensorrt.weights import IHostMemory
 
 BUILD: Final = "IBuilder::buildSerializedNetwork"
@@ -53,7 +54,7 @@ class Builder(Reporting, LegacyBuilder, Scoped):
 
     def create_builder_config(self) -> IBuilderConfig:
         """A configuration with its defaults."""
-        return IBuilderConfig()
+        return IBuilderConfig(self._reporter)
 
     def create_optimization_profile(self) -> IOptimizationProfile:
         """A profile without shapes."""
@@ -83,16 +84,11 @@ class Builder(Reporting, LegacyBuilder, Scoped):
         data = self.build_serialized_network(network, config)
         if data is None:
             return False
-        start = 0
-        while start < len(data):
-            try:
-                written = writer.write(bytes(data[start:]))
-                if not written or written < 0:
-                    raise ExecutionError("the stream writer took no more bytes of the engine")
-            except Exception as e:  # of the writer
-                self._report(f"{BUILD}ToStream", e)
-                return False
-            start += written
+        try:
+            write_all(writer, data)
+        except Exception as e:  # of the writer
+            self._report(f"{BUILD}ToStream", e)
+            return False
         return True
 
     def build_engine_with_config(self, network: INetworkDefinition, config: IBuilderConfig) -> Any:

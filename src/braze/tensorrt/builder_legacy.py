@@ -9,6 +9,7 @@ from braze.tensorrt.deprecation import warn_deprecated
 from braze.tensorrt.enums_build import BuilderFlag
 from braze.tensorrt.network import INetworkDefinition
 from braze.tensorrt.params import whole
+from braze.tensorrt.recorder import Reporter
 
 _FLAGS: Final = {
     "fp16_mode": BuilderFlag.FP16,
@@ -33,6 +34,8 @@ def _flag_of(name: str) -> Any:
 class LegacyBuilder:
     """Options that stood at the builder before release 8, and builds without a configuration."""
 
+    _reporter: Reporter
+
     if TYPE_CHECKING:
 
         def build_engine_with_config(
@@ -46,7 +49,7 @@ class LegacyBuilder:
     debug_sync = _flag_of("debug_sync")
 
     def _reset_legacy(self) -> None:
-        self._config = IBuilderConfig()
+        self._config = IBuilderConfig(self._reporter)
         self._batch, self._batch_was_set = 1, False
 
     @property

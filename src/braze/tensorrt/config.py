@@ -23,6 +23,7 @@ from braze.tensorrt.enums_build import (
 from braze.tensorrt.layer import ILayer
 from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.params import flag, member, text, whole
+from braze.tensorrt.recorder import Reporter
 from braze.tensorrt.timing_cache import ITimingCache
 
 _MIB: Final = 1 << 20
@@ -97,7 +98,8 @@ class IBuilderConfig(LegacyConfig, Scoped):
     progress_monitor = _setting("progress_monitor", _any, "an IProgressMonitor, or None")
     build_route = _setting("build_route", text, "a choice of knobs, of which there are none")
 
-    def __init__(self) -> None:
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter  # of the builder
         self.reset()
 
     def reset(self) -> None:
@@ -187,7 +189,8 @@ class IBuilderConfig(LegacyConfig, Scoped):
         """A cache of bytes that `serialize` gave, or an empty one of none; None for others."""
         try:
             return ITimingCache(bytes(serialized_timing_cache))
-        except ValueError:
+        except ValueError as e:
+            self._reporter.wrong("IBuilderConfig::createTimingCache", f"{e}.")
             return None
 
     def set_timing_cache(self, cache: ITimingCache | None, ignore_mismatch: bool) -> bool:

@@ -15,7 +15,8 @@ _WORD = (1 << 63) - 1
 def report(selector: Any, plan: Plan, must_take: bool) -> None:
     """Offer a selector the tactic of each kernel, the only one there is by then, and report all.
 
-    must_take (REJECT_EMPTY_ALGORITHMS): raises ConfigError where it takes none.
+    Raises ConfigError where it takes what is not there, or with must_take
+    (REJECT_EMPTY_ALGORITHMS) none.
     """
     tactics = {
         s.name: s.tactic
@@ -25,7 +26,13 @@ def report(selector: Any, plan: Plan, must_take: bool) -> None:
     contexts = [IAlgorithmContext(name) for name in tactics]
     algorithms = [_algorithm(text) for text in tactics.values()]
     for context, algorithm in zip(contexts, algorithms, strict=True):
-        if not list(selector.select_algorithms(context, [algorithm])) and must_take:
+        taken = list(selector.select_algorithms(context, [algorithm]))
+        if any(t != 0 for t in taken):
+            raise ConfigError(
+                f"the algorithm selector takes {taken} for {context.name!r}, which has one choice, "
+                "number 0; return numbers of what is offered"
+            )
+        if not taken and must_take:
             raise ConfigError(
                 f"the algorithm selector takes no tactic for {context.name!r}; choose by an "
                 "editable timing cache"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from braze.core.errors import EngineFormatError
+from braze.core.errors import EngineFormatError, ExecutionError
 from braze.tensorrt.enums_runtime import SeekPosition
 
 CHUNK: Final = 64 << 20
@@ -43,7 +43,7 @@ class IStreamWriter:
         return None
 
     def write(self, data: bytes) -> int:
-        """Take bytes; gives the number that were taken."""
+        """Take bytes; gives the number that were taken, fewer where it failed."""
         raise NotImplementedError("IStreamWriter.write is to be overridden")
 
 
@@ -68,12 +68,11 @@ def _as_bytes(given: Any) -> bytes:
         ) from e
 
 
-def write_all(writer: IStreamWriter, data: bytes) -> bool:
-    """Hand all bytes to a writer, which may take them in parts; False where it takes none."""
-    rest = memoryview(data)
-    while rest:
-        taken = writer.write(bytes(rest))
-        if not isinstance(taken, int) or not 0 < taken <= len(rest):
-            return False
-        rest = rest[taken:]
-    return True
+def write_all(writer: IStreamWriter, data: bytes) -> None:
+    """Hand all bytes to a writer at once; raises ExecutionError where it takes fewer."""
+    taken = writer.write(bytes(data))
+    if taken != len(data):
+        raise ExecutionError(
+            f"the stream writer took {taken} bytes of an engine of {len(data)}; let write take all "
+            "that it is given, and return how many bytes that are"
+        )
