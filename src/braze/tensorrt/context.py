@@ -8,6 +8,7 @@ from braze.core.errors import BrazeError
 from braze.runtime.context import ExecutionContext
 from braze.shim.device import host_device
 from braze.tensorrt.allocator import IOutputAllocator
+from braze.tensorrt.content_sizes import ContentSizes
 from braze.tensorrt.context_options import ContextOptions
 from braze.tensorrt.context_run import ContextRun
 from braze.tensorrt.dims import Dims, as_dims
@@ -43,6 +44,7 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
         profile = index if plan.profiles else None
         self._core: ExecutionContext = self._engine.core.create_context(profile)
         self._profile = index
+        self._sizes = ContentSizes(plan, self._engine.table)
         self._addresses: dict[str, int] = {}
         self._shapes = {t.name: t.shape for t in self._engine.table.inputs}
         self._told: dict[str, tuple[int, ...]] = {}
@@ -177,10 +179,9 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
         entry = self._entry(name, "getMaxOutputSize")
         if entry is None or entry.is_input or self.unset_shapes():
             return -1
-        shape = self._shape(entry)
-        if DYNAMIC in shape:
-            shape = self._largest(entry, shape)
-        return entry.bytes_of(shape) if DYNAMIC not in shape else -1
+        shape = self._largest(entry)
+        size = -1 if DYNAMIC in shape else entry.bytes_of(shape)
+        return size if size < 1 << 63 else -1
 
     def infer_shapes(self) -> list[str]:
         """The inputs that are not given what sizes depend on; raises RuntimeError for bad ones."""
@@ -193,6 +194,7 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
         if not missing:
             try:
                 self._infer()
+                self._sizes.check(self._sizes.known(self._shapes, self._read_contents()))
             except BrazeError as e:
                 self._reporter.raised(f"{API}::inferShapes", e)
                 raise RuntimeError(str(e)) from e

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
-from braze.core.dims import evaluate
 from braze.core.errors import BrazeError
 from braze.runtime.context import ExecutionContext
 from braze.runtime.native import check
@@ -13,6 +12,7 @@ from braze.shim.device import HostDevice
 from braze.shim.errors import DeviceError
 from braze.shim.memory import is_writable
 from braze.tensorrt.allocator import IOutputAllocator
+from braze.tensorrt.content_sizes import ContentSizes, sizes_of
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.enums_runtime import ErrorCodeTRT
 from braze.tensorrt.execution import Listeners, Run, ask_allocator
@@ -36,6 +36,7 @@ class ContextRun:
     _device: HostDevice
     _core: ExecutionContext
     _profile: int
+    _sizes: ContentSizes
     _shapes: dict[str, Shape]
     _told: dict[str, Shape]  # those that the core knows
     _addresses: dict[str, int]
@@ -224,11 +225,11 @@ class ContextRun:
                     "set_tensor_address before the run.",
                 )
                 return None, {}
-            shape = self._shape(entry)
-            if self._engine.core.loaded.bindings[entry.index].shape_from_run:
+            if not entry.is_input and self._is_late(entry):
                 late[entry.index] = address
                 places.append((0, 0))
                 continue
+            shape = self._shape(entry)
             size = entry.bytes_of(shape)
             if allocator is not None:
                 known = None if self._engine.core.on_gpu else self._device
@@ -288,19 +289,40 @@ class ContextRun:
             return entry.shape
         try:
             self._infer()
-            return self._core.shape(entry.name)
+            shape = self._core.shape(entry.name)
         except BrazeError as e:
             self._reporter.raised("IExecutionContext::getTensorShape", e)
             return entry.shape
-
-    def _largest(self, entry: TensorEntry, shape: Shape) -> Shape:
-        """A shape with every size that is not known yet at the most its profile allows."""
-        plan = self._engine.core.plan
-        if not plan.profiles:
+        if not self._is_late(entry) or not self._sizes.read:
             return shape
-        ranges = plan.profiles[self._profile].ranges
-        most = {s.name: r[2] for s, r in zip(plan.symbols, ranges, strict=True)}
-        return tuple(
-            evaluate(dim, most) if size == DYNAMIC else size
-            for dim, size in zip(entry.dims, shape, strict=True)
-        )
+        told = sizes_of(entry.dims, self._sizes.known(self._shapes, self._read_contents()))
+        return tuple(a if b == DYNAMIC else b for a, b in zip(shape, told, strict=True))
+
+    def _is_late(self, entry: TensorEntry) -> bool:
+        """Whether only a run knows all sizes of an output."""
+        return self._engine.core.loaded.bindings[entry.index].shape_from_run
+
+    def _largest(self, entry: TensorEntry) -> Shape:
+        """The most that an output may be with the shapes and contents set now, else the profile's.
+
+        -1 where nothing limits a size.
+        """
+        if not self._is_late(entry):
+            return self._shape(entry)
+        values = self._engine.table.values[self._profile]
+        contents = {name: values[name][2] for name in self._sizes.read if name in values}
+        env = self._sizes.known(self._shapes, {**contents, **self._read_contents()})
+        return sizes_of(entry.dims, self._sizes.most(self._profile, env))
+
+    def _read_contents(self) -> dict[str, list[int]]:
+        """What inputs hold that sizes are read from, where it is set and on the host."""
+        found = {}
+        for name in self._sizes.read:
+            entry, shape = self._engine.table.by_name[name], self._shapes[name]
+            address = self._addresses.get(name, 0)
+            if address and DYNAMIC not in shape:
+                size = entry.bytes_of(shape)
+                if self._device.memory.usable(address, size):
+                    kind = ctypes.c_int32 if entry.bits == 32 else ctypes.c_int64
+                    found[name] = list((kind * (size * 8 // entry.bits)).from_address(address))
+        return found
