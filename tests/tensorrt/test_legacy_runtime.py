@@ -55,9 +55,14 @@ def test_bindings_of_an_engine() -> None:
 
 
 def test_bindings_times_profiles() -> None:
-    engine = load(dynamic_engine())
-    assert list(engine) == ["x", "y", "x [profile 1]", "y [profile 1]"]
+    log = Log()
+    engine = load(dynamic_engine(), log)
+    assert list(engine) == ["x", "y"] and len(engine) == 4
+    assert [engine[i] for i in range(4)] == ["x", "y", "x [profile 1]", "y [profile 1]"]
     assert engine["x [profile 1]"] == 2
+    assert engine.get_tensor_mode("x [profile 1]") is trt.TensorIOMode.INPUT
+    assert [tuple(d) for d in engine.get_tensor_profile_shape("x [profile 1]", 0)][2] == (4, 4)
+    assert engine.get_tensor_mode("x [profile 2]") is trt.TensorIOMode.NONE
     with pytest.warns(DeprecationWarning):
         assert [tuple(d) for d in engine.get_profile_shape(1, 2)] == [(4, 4), (8, 4), (16, 4)]
         with pytest.raises(RuntimeError, match="input shape tensor"):
@@ -66,6 +71,7 @@ def test_bindings_times_profiles() -> None:
     context.active_optimization_profile = 1
     with pytest.warns(DeprecationWarning):
         assert context.set_binding_shape(2, (5, 4))
+        assert context.set_binding_shape(0, (2, 4)) is False and "profile 0" in log.errors[-1]
         assert tuple(context.get_binding_shape(3)) == (5, 3)
         assert tuple(context.get_strides(3)) == (3, 1)
     x, y = np.ones((5, 4), np.float32), np.zeros((5, 3), np.float32)
@@ -74,6 +80,11 @@ def test_bindings_times_profiles() -> None:
         assert context.execute_async_v2([0, 0, x.ctypes.data, y.ctypes.data], stream.handle)
     stream.synchronize()
     np.testing.assert_allclose(y, scale_reference(x), **CLOSE)
+    assert context.set_input_shape("x [profile 1]", (4, 4))
+    assert tuple(context.get_tensor_shape("y [profile 1]")) == (4, 3)
+    assert context.set_tensor_address("y [profile 1]", y.ctypes.data)
+    assert context.get_tensor_address("y") == y.ctypes.data
+    assert not context.execute_v2([1, 2, 3]) and "2 inputs and outputs (4" in log.errors[-1]
     with pytest.raises(RuntimeError):
         context.active_optimization_profile = 2
 

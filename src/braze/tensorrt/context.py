@@ -123,10 +123,10 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
         if entry is None:
             return False
         if self._engine.table.batched:
-            sizes = (self._shapes[name][0], *sizes)
+            sizes = (self._shapes[entry.name][0], *sizes)
         if not self._fits(entry, sizes):
             return False
-        self._put_shape(name, sizes)
+        self._put_shape(entry.name, sizes)
         return True
 
     def _put_shape(self, name: str, sizes: tuple[int, ...]) -> None:
@@ -232,21 +232,22 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Say where an input or output lies; 0 takes that back."""
-        if self._entry(name, "setTensorAddress") is None:
+        entry = self._entry(name, "setTensorAddress")
+        if entry is None:
             return False
         address = int(memory)
         if address < 0:
             raise TypeError(f"set_tensor_address: {memory} is no address")
         if address:
-            self._addresses[name] = address
+            self._addresses[entry.name] = address
         else:
-            self._addresses.pop(name, None)
+            self._addresses.pop(entry.name, None)
         return True
 
     def get_tensor_address(self, name: str) -> int:
         """Where an input or output lies; 0 where that is not set."""
-        self._entry(name, "getTensorAddress")
-        return self._addresses.get(name, 0)
+        entry = self._entry(name, "getTensorAddress")
+        return 0 if entry is None else self._addresses.get(entry.name, 0)
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
         """Let an allocator give an output its memory; None takes that back."""
@@ -256,11 +257,11 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
                 self._reporter.wrong(f"{API}::setOutputAllocator", f"{name} is an input.")
             return False
         if output_allocator is None:
-            self._allocators.pop(name, None)
+            self._allocators.pop(entry.name, None)
             return True
         if not isinstance(output_allocator, IOutputAllocator):
             raise TypeError(f"{output_allocator!r} is no IOutputAllocator")
-        self._allocators[name] = output_allocator
+        self._allocators[entry.name] = output_allocator
         return True
 
     def get_output_allocator(self, name: str) -> IOutputAllocator | None:
@@ -272,10 +273,12 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
     def _entry(self, name: str, where: str) -> TensorEntry | None:
         if not isinstance(name, str):
             raise TypeError(f"{where}: the name of a tensor is expected, not {name!r}")
-        found = self._engine.table.by_name.get(name)
+        found = self._engine.named(name)
         if found is None:
             self._reporter.wrong(f"{API}::{where}", f"Given invalid tensor name: {name}.")
-        return found
+            return None
+        entry, profile = found
+        return entry if name == entry.name or self._is_of_mine(name, profile, where) else None
 
     def _input(self, name: str, where: str) -> TensorEntry | None:
         entry = self._entry(name, where)

@@ -220,7 +220,7 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
         if not entry.is_input:
             self._reporter.wrong(f"ICudaEngine::{where}", f"{name} is not an input.")
             return [Dims(), Dims(), Dims()]
-        corners = self._table.profiles[profile_index][name]
+        corners = self._table.profiles[profile_index][entry.name]
         return [Dims(self._table.told(c)) for c in corners]
 
     def get_tensor_profile_values(self, name: Any, profile_index: Any) -> list[list[int]]:
@@ -236,7 +236,7 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
             raise RuntimeError("Binding index does not correspond to an input shape tensor.")
         if not self.has_profile(profile_index, where):
             return []
-        corners = self._table.values[profile_index].get(name)
+        corners = self._table.values[profile_index].get(entry.name)
         return [] if corners is None else [list(c) for c in corners]
 
     def is_debug_tensor(self, name: str) -> bool:
@@ -251,13 +251,13 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
         """What is known of a tensor; reports where there is none of that name."""
         if not isinstance(name, str):
             raise TypeError(f"{where}: the name of a tensor is expected, not {name!r}")
-        found = self._table.by_name.get(name)
+        found = self.named(name)
         if found is None:
             self._reporter.wrong(
                 f"ICudaEngine::{where}",
                 f"Given invalid tensor name: {name}. getIOTensorName() tells the names there are.",
             )
-        return found
+        return None if found is None else found[0]
 
     def has_profile(self, index: int, where: str) -> bool:
         """Whether there is a profile of this number; reports where there is not."""

@@ -96,7 +96,8 @@ class LegacyContext(Scoped):
         if len(bindings) not in (count, total):
             self._reporter.wrong(
                 f"{API}::{where}",
-                f"{len(bindings)} bindings are given, and the engine has {total}.",
+                f"{len(bindings)} bindings are given, and the engine has {count} inputs and outputs"
+                + (f" ({total} bindings in all its profiles)." if total > count else "."),
             )
             return False
         first = self._profile * count if len(bindings) == total else 0
@@ -110,7 +111,20 @@ class LegacyContext(Scoped):
     def set_binding_shape(self, binding: int, shape: Any) -> bool:
         """Set the shape of an input."""
         warn_deprecated("IExecutionContext.set_binding_shape", "8.5", "set_input_shape")
-        return self.set_input_shape(self._engine.tensor_of(binding)[0], shape)
+        name, profile = self._engine.tensor_of(binding)
+        if not self._is_of_mine(f"Binding {binding}", profile, "setBindingDimensions"):
+            return False
+        return self.set_input_shape(name, shape)
+
+    def _is_of_mine(self, what: str, profile: int, where: str) -> bool:
+        """Whether a binding is one of the profile in use; reports where it is not."""
+        if profile == self._profile:
+            return True
+        self._reporter.wrong(
+            f"{API}::{where}",
+            f"{what} is of optimization profile {profile}, and the context uses {self._profile}.",
+        )
+        return False
 
     def get_binding_shape(self, binding: int) -> Dims:
         """The shape of a binding."""
@@ -125,8 +139,10 @@ class LegacyContext(Scoped):
     def set_shape_input(self, binding: int, shape: Sequence[int]) -> bool:
         """Set the content of an input that holds sizes."""
         warn_deprecated("IExecutionContext.set_shape_input", "8.5", "set_tensor_address")
-        name, _ = self._engine.tensor_of(binding)
+        name, profile = self._engine.tensor_of(binding)
         entry = self._engine.table.by_name[name]
+        if not self._is_of_mine(f"Binding {binding}", profile, "setInputShapeBinding"):
+            return False
         if not entry.holds_sizes:
             self._reporter.wrong(f"{API}::setInputShapeBinding", f"{name} holds no sizes.")
             return False

@@ -7,6 +7,7 @@ the profile in their names.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from braze.tensorrt.deprecation import Scoped, warn_deprecated
@@ -14,7 +15,7 @@ from braze.tensorrt.dims import Dims
 from braze.tensorrt.enums_runtime import DataType, TensorFormat, TensorIOMode, TensorLocation
 
 if TYPE_CHECKING:
-    from braze.tensorrt.tensor_table import TensorTable
+    from braze.tensorrt.tensor_table import TensorEntry, TensorTable
 
 Binding = int | str
 _PROFILE: Final = re.compile(r"^(.*) \[profile (\d+)\]$")
@@ -57,6 +58,10 @@ class LegacyEngine(Scoped):
     def __bool__(self) -> bool:
         return True
 
+    def __iter__(self) -> Iterator[str]:
+        """The names of the tensors, as release 10 has them; bindings of profiles go by number."""
+        return (t.name for t in self._table.tensors)
+
     def __getitem__(self, key: Binding) -> Any:
         """The name of a binding's number, or the number of its name."""
         if isinstance(key, str):
@@ -70,13 +75,18 @@ class LegacyEngine(Scoped):
 
     def find_binding(self, name: str) -> int:
         """The number of a binding; -1 where there is none of that name."""
+        found = self.named(name)
+        return MISSING if found is None else found[0].index + found[1] * self.num_io_tensors
+
+    def named(self, name: str) -> tuple[TensorEntry, int] | None:
+        """The tensor and the profile of a binding's name; None where there is none."""
         profile, match = 0, _PROFILE.match(name)
         if name not in self._table.by_name and match:
             name, profile = match[1], int(match[2])
         entry = self._table.by_name.get(name)
-        if entry is None or profile >= self.num_optimization_profiles:
-            return MISSING
-        return entry.index + profile * self.num_io_tensors
+        return (
+            None if entry is None or profile >= self.num_optimization_profiles else (entry, profile)
+        )
 
     def tensor_of(self, binding: Binding) -> tuple[str, int]:
         """(tensor name, profile) of a binding; raises IndexError or KeyError."""
