@@ -83,6 +83,16 @@ def test_dims_of_fixed_length() -> None:
         trt.Dims3([1, 2])
 
 
+def test_names_of_old_releases() -> None:
+    size = trt.DimsNCHW(1, 3, 4, 5)
+    size.c = 2
+    assert (size.n, size.c, size.h, size.w) == size == (1, 2, 4, 5)
+    image = trt.DimsCHW((3, 4, 5))
+    assert (image.c, image.h, image.w) == (3, 4, 5) and isinstance(image, trt.Dims3)
+    assert trt.ResizeMode.LINEAR is trt.InterpolationMode.LINEAR
+    assert trt.SliceMode.WRAP is trt.SampleMode.WRAP
+
+
 def test_permutations() -> None:
     order = trt.Permutation([1, 2, 0])
     order[0], order[2] = 0, 1

@@ -10,7 +10,16 @@ import importlib
 from typing import Any, Final
 
 from braze.tensorrt import enums
-from braze.tensorrt.dims import Dims, Dims2, Dims3, Dims4, DimsHW, Permutation
+from braze.tensorrt.dims import (
+    Dims,
+    Dims2,
+    Dims3,
+    Dims4,
+    DimsCHW,
+    DimsHW,
+    DimsNCHW,
+    Permutation,
+)
 from braze.tensorrt.dtypes import nptype, volume
 from braze.tensorrt.enums import *  # noqa: F403
 from braze.tensorrt.enums import DataType
@@ -191,7 +200,9 @@ __all__ = [
     "Dims2",
     "Dims3",
     "Dims4",
+    "DimsCHW",
     "DimsHW",
+    "DimsNCHW",
     "IHostMemory",
     "ILogger",
     "Logger",

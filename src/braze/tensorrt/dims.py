@@ -128,6 +128,33 @@ class DimsHW(Dims2):
         self[1] = value
 
 
+def _size(place: int, what: str) -> Any:
+    def get(dims: Dims) -> int:
+        return dims[place]
+
+    def put(dims: Dims, value: int) -> None:
+        dims[place] = value
+
+    return property(get, put, doc=what)
+
+
+class DimsCHW(Dims3):
+    """Channels, height and width, as releases before 8 called them."""
+
+    c = _size(0, "The channels.")
+    h = _size(1, "The height.")
+    w = _size(2, "The width.")
+
+
+class DimsNCHW(Dims4):
+    """Batch, channels, height and width, as releases before 8 called them."""
+
+    n = _size(0, "The batch.")
+    c = _size(1, "The channels.")
+    h = _size(2, "The height.")
+    w = _size(3, "The width.")
+
+
 class Permutation(_Numbers):
     """An order of axes: axis i of the result is axis `permutation[i]` of the input."""
 

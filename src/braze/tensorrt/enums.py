@@ -76,6 +76,10 @@ from braze.tensorrt.enums_runtime import (
     TensorLocation,
 )
 
+# names of releases before 10
+ResizeMode = InterpolationMode
+SliceMode = SampleMode
+
 __all__ = [
     "APILanguage",
     "ActivationType",
@@ -123,6 +127,7 @@ __all__ = [
     "QuickPluginCreationRequest",
     "ReduceOperation",
     "ResizeCoordinateTransformation",
+    "ResizeMode",
     "ResizeRoundMode",
     "ResizeSelector",
     "RuntimePlatform",
@@ -131,6 +136,7 @@ __all__ = [
     "ScatterMode",
     "SeekPosition",
     "SerializationFlag",
+    "SliceMode",
     "TacticSource",
     "TempfileControlFlag",
     "TensorFormat",
