@@ -77,7 +77,8 @@ class IHostMemory {
 class IOptimizationProfile {
  public:
   void setDimensions(const char* input, OptProfileSelector which, const Dims& dims) {
-    shapes_[input][static_cast<std::size_t>(which)] = dims;
+    const std::string name = detail::text_given(input, "setDimensions");
+    shapes_[name][static_cast<std::size_t>(which)] = dims;
   }
 
  private:
@@ -97,7 +98,9 @@ class IBuilderConfig {
     pools_[static_cast<std::int32_t>(pool)] = detail::value(static_cast<std::int64_t>(bytes));
   }
   // Where measured times are kept between builds; an empty path for nowhere.
-  void setTimingCacheFile(const std::string& path) { timing_cache_ = path; }
+  void setTimingCacheFile(const std::string& path) {
+    timing_cache_ = detail::text_given(path.c_str(), "setTimingCacheFile");
+  }
   std::int32_t addOptimizationProfile(const IOptimizationProfile& profile) {
     profiles_.push_back(profile);
     return static_cast<std::int32_t>(profiles_.size()) - 1;

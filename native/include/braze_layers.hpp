@@ -58,6 +58,32 @@ struct Value {
   bool is_weights = false;
 };
 
+// Whether bytes are UTF-8, as descriptions and engines are.
+inline bool is_utf8(const std::string& text) {
+  constexpr std::uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};  // by bytes that follow the first
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::uint32_t lead = static_cast<unsigned char>(text[at]);
+    const std::size_t more = lead < 0x80 ? 0 : lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+    if ((lead >= 0x80 && lead < 0xc0) || lead > 0xf4 || more >= text.size() - at) return false;
+    std::uint32_t code = more ? lead & (0x3fu >> more) : lead;
+    for (std::size_t left = more; left > 0; --left) {
+      const std::uint32_t next = static_cast<unsigned char>(text[++at]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    if (code < kLeast[more] || code > 0x10ffff || is_surrogate) return false;
+  }
+  return true;
+}
+
+// A name or another text of the caller; `call` says where it was given.
+inline std::string text_given(const char* text, const char* call) {
+  if (!text) throw UsageFailure(std::string(call) + ": the text is null; give one, or \"\"");
+  if (!is_utf8(text)) throw UsageFailure(std::string(call) + ": the text is not UTF-8");
+  return text;
+}
+
 inline std::string json_text(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -119,7 +145,7 @@ class INetworkDefinition;
 // An input of a network, or what a layer gives. Networks own their tensors.
 class ITensor {
  public:
-  void setName(const char* name) { name_ = name; }
+  void setName(const char* name) { name_ = detail::text_given(name, "setName"); }
   const char* getName() const { return name_.c_str(); }
   // The type of an input or output of the network.
   void setType(DataType type) { type_ = detail::value(type).text; }
@@ -157,7 +183,7 @@ class ILayer {
   ILayer(const ILayer&) = delete;
   ILayer& operator=(const ILayer&) = delete;
 
-  void setName(const char* name) { name_ = name; }
+  void setName(const char* name) { name_ = detail::text_given(name, "setName"); }
   const char* getName() const { return name_.c_str(); }
   std::int32_t getNbOutputs() const { return static_cast<std::int32_t>(outputs_.size()); }
   // Null where there is none.

@@ -38,9 +38,11 @@ class WeightPool {
   std::string place(const Weights& weights) {
     const auto key = std::make_tuple(weights.values, weights.type, weights.count);
     const auto found = offsets_.find(key);
-    std::int64_t offset = found == offsets_.end() ? size_ : found->second;
-    if (weights.count > 0 && found == offsets_.end()) {
-      offsets_[key] = offset;
+    std::int64_t offset = 0;  // of none
+    if (found != offsets_.end()) {
+      offset = found->second;
+    } else if (weights.count > 0) {
+      offsets_[key] = offset = size_;
       pieces_.push_back({weights, offset});
       size_ += (weights.count * bytes_of(weights.type) + 63) / 64 * 64;
     }
@@ -82,17 +84,18 @@ class INetworkDefinition {
   INetworkDefinition(const INetworkDefinition&) = delete;
   INetworkDefinition& operator=(const INetworkDefinition&) = delete;
 
-  void setName(const char* name) { name_ = name; }
+  void setName(const char* name) { name_ = detail::text_given(name, "setName"); }
   const char* getName() const { return name_.c_str(); }
 
   ITensor* addInput(const char* name, DataType type, const Dims& dims) {
+    const std::string text = detail::text_given(name, "addInput");
     if (*std::min_element(dims.d.begin(), dims.d.end()) < -1) {
-      throw UsageFailure(std::string("input '") + name + "' has a size below -1");
+      throw UsageFailure("input '" + text + "' has a size below -1");
     }
     ISimpleLayer* const step = add<ISimpleLayer>(
-        "add_input", {detail::value(std::string(name)), detail::value(type), detail::value(dims)});
+        "add_input", {detail::value(text), detail::value(type), detail::value(dims)});
     ITensor* const tensor = step->getOutput(0);
-    tensor->name_ = name;
+    tensor->name_ = text;
     tensor->dims_ = dims;
     tensor->is_input_ = true;
     return tensor;
@@ -100,8 +103,9 @@ class INetworkDefinition {
   void markOutput(ITensor& tensor) { outputs_.push_back(own(tensor).text); }
   // By which an engine that was built with REFIT finds them.
   void setWeightsName(const Weights& weights, const char* name) {
+    const std::string text = detail::text_given(name, "setWeightsName");
     check(weights, name);
-    names_.emplace_back(weights, name);
+    names_.emplace_back(weights, text);
   }
   std::int32_t getNbLayers() const { return static_cast<std::int32_t>(steps_.size() - inputs()); }
   std::int32_t getNbInputs() const { return static_cast<std::int32_t>(inputs()); }
@@ -179,8 +183,8 @@ class INetworkDefinition {
         {own(input), detail::value(outputs), weights(kernel, "kernel"), weights(bias, "bias")});
   }
   ISimpleLayer* addEinsum(ITensor* const* inputs, std::int32_t count, const char* equation) {
-    return add<ISimpleLayer>("add_einsum",
-                             {several(inputs, count), detail::value(std::string(equation))});
+    const std::string text = detail::text_given(equation, "addEinsum");
+    return add<ISimpleLayer>("add_einsum", {several(inputs, count), detail::value(text)});
   }
   IReduceLayer* addReduce(ITensor& input, ReduceOperation operation, std::uint32_t axes,
                           bool keep_dimensions) {

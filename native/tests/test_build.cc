@@ -150,6 +150,53 @@ void test_wrong_calls() {
   CHECK_THROWS(trt::UsageFailure, "at most 8", trt::Dims({1, 1, 1, 1, 1, 1, 1, 1, 1}));
 }
 
+// Weights that are none have no place in weights.bin, wherever they stand.
+void test_empty_weights() {
+  Silent logger;
+  const auto builder = trt::createInferBuilder(logger);
+  const auto network = builder->createNetworkV2();
+  const float numbers[] = {1, 2, 3};
+  const trt::Weights kernel = {trt::DataType::kFLOAT, numbers, 3};
+  trt::ITensor* const x = network->addInput("x", trt::DataType::kFLOAT, trt::Dims4(1, 3, 2, 2));
+  network->addConvolutionNd(*x, 1, trt::DimsHW(1, 1), kernel, trt::Weights{});
+  const std::string text = text_of(*builder, *network);
+  CHECK(has(text, "{\"weights\":[0,0,3]},{\"weights\":[0,0,0]}"));
+  CHECK(trt::detail::read_text(workplace() + "/weights.bin").size() == 12);
+}
+
+void test_texts() {
+  for (const char* const good :
+       {"", "a\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+        "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "x\xc3\xa9y"}) {
+    CHECK(trt::detail::is_utf8(good));
+  }
+  // Cut short, without a first byte, longer than needed, surrogates, beyond the last.
+  for (const char* const bad :
+       {"\xff", "x\xc3", "\xc3x", "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xe2\x82",
+        "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80"}) {
+    CHECK(!trt::detail::is_utf8(bad));
+  }
+  Silent logger;
+  const auto builder = trt::createInferBuilder(logger);
+  const auto network = builder->createNetworkV2();
+  trt::ITensor* const x = network->addInput("x", trt::DataType::kFLOAT, trt::Dims2(1, 3));
+  const float numbers[] = {1, 2, 3};
+  const trt::Weights weights = {trt::DataType::kFLOAT, numbers, 3};
+  for (const char* const wrong : {static_cast<const char*>(nullptr), "a\xff"}) {
+    const char* const why = wrong ? "is not UTF-8" : "is null";
+    CHECK_THROWS(trt::UsageFailure, why, network->setName(wrong));
+    CHECK_THROWS(trt::UsageFailure, why,
+                 network->addInput(wrong, trt::DataType::kFLOAT, trt::Dims2(1, 3)));
+    CHECK_THROWS(trt::UsageFailure, why, x->setName(wrong));
+    CHECK_THROWS(trt::UsageFailure, why, network->addIdentity(*x)->setName(wrong));
+    CHECK_THROWS(trt::UsageFailure, why, network->setWeightsName(weights, wrong));
+    CHECK_THROWS(trt::UsageFailure, why, network->addEinsum(&x, 1, wrong));
+    CHECK_THROWS(trt::UsageFailure, why,
+                 builder->createOptimizationProfile()->setDimensions(
+                     wrong, trt::OptProfileSelector::kMIN, trt::Dims2(1, 3)));
+  }
+}
+
 void test_compilers() {
   Silent logger;
   const auto build = [&](trt::Compiler compiler) {
@@ -182,6 +229,8 @@ int main() {
   test_damaged_weights_files();
   test_descriptions();
   test_wrong_calls();
+  test_empty_weights();
+  test_texts();
   test_compilers();
   return 0;
 }
