@@ -75,6 +75,16 @@ def test_marks_of_foreign_tensors() -> None:
         assert f"{mark}: tensor 'q' is of another network" in log.errors[-1]
 
 
+def test_inputs_that_were_removed() -> None:
+    network, log, x, _ = two_networks()
+    gone = network.add_input("gone", trt.float32, (2, 3))
+    network.remove_tensor(gone)
+    assert network.add_elementwise(x, gone, SUM) is None
+    assert "tensor 'gone' was removed" in log.errors[-1]
+    network.mark_output(gone)
+    assert network.num_outputs == 0 and len(log.errors) == 2
+
+
 def test_what_is_no_tensor_is_a_type_error() -> None:
     network, *_ = two_networks()
     with pytest.raises(TypeError, match="an ITensor is expected, not 3"):

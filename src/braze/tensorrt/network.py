@@ -214,17 +214,17 @@ class INetworkDefinition(
         return decides_sizes(tensor, self._layers)
 
     def _owns(self, tensors: Sequence[ITensor | None], what: str) -> bool:
-        """Whether tensors are of this network, which is reported of the first that is not.
+        """Whether tensors are of this network still, which is reported of the first that is not.
 
         Raises TypeError for what is no tensor.
         """
         for tensor in tensors:
             if not isinstance(tensor, ITensor):
                 raise TypeError(f"{what}: an ITensor is expected, not {tensor!r}")
-            if tensor._network is not self:
-                self._complain(
-                    f"{what}: tensor {tensor.name!r} is of another network; give one of this"
-                )
+            foreign = tensor._network is not self
+            if foreign or (tensor._producer is None and tensor not in self._inputs):
+                why = "is of another network" if foreign else "was removed"
+                self._complain(f"{what}: tensor {tensor.name!r} {why}; give one of this network")
                 return False
         return True
 
