@@ -318,3 +318,24 @@ def test_a_marked_tensor_is_kept_from_fusion() -> None:
     np.testing.assert_allclose(listener.seen["c"], sums, **CLOSE)
     np.testing.assert_array_equal(listener.seen["y"], out)
     np.testing.assert_array_equal(np.maximum(listener.seen["c"], 0), out)
+
+
+def test_marked_copies_are_tensors_of_their_own() -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    first = network.add_identity(x).get_output(0)
+    e = network.add_unary(first, trt.UnaryOperation.EXP).get_output(0)
+    second = network.add_cast(e, trt.float32).get_output(0)
+    y = network.add_unary(second, trt.UnaryOperation.NEG).get_output(0)
+    for tensor, name in ((first, "first"), (second, "second"), (y, "y")):
+        tensor.name = name
+    network.mark_output(y)
+    assert network.mark_debug(first) and network.mark_debug(second)
+    data = plan_of(network, level=3)
+    assert data is not None, log.errors
+    context, listener = load(data).create_execution_context(), Listener()
+    assert context.set_debug_listener(listener) and context.set_all_tensors_debug_state(True)
+    given, out = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((2, 3), np.float32)
+    assert context.execute_v2([address(given), address(out)])
+    np.testing.assert_array_equal(listener.seen["first"], given)
+    np.testing.assert_array_equal(listener.seen["second"], -out)

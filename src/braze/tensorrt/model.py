@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -210,7 +210,20 @@ class _Model:
 
     def _said(self, layer: ILayer) -> list[NodeRecord]:
         nodes = [renamed(n, self) for n in self.lowering.said[layer._number].nodes]
+        marked = {self.of(t): t for t in layer._outputs if t in self.network._debug}
+        nodes = [
+            self._own(n, marked[n.outputs[0]])
+            if n.op_type == "Identity" and n.outputs[0] in marked
+            else n
+            for n in nodes
+        ]
         return nodes if self._speaks_same(layer) else self._as_function(layer, nodes)
+
+    def _own(self, node: NodeRecord, tensor: ITensor) -> NodeRecord:
+        """A copy as a reshape to the same sizes; importers give copies no tensor of their own."""
+        type_ = self.lowering.type_of(tensor)
+        same = self.constant(np.zeros(0 if type_ is None else type_.rank, np.int64))
+        return replace(node, op_type="Reshape", inputs=(*node.inputs, same))
 
     # ---- what loops and conditionals ask for ---------------------------------------------
 
