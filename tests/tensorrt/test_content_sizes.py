@@ -75,6 +75,10 @@ def test_what_kernels_make_of_contents_is_known_after_a_run() -> None:
     assert context.get_max_output_size("y") == -1  # nothing limits it
     assert context.execute_async_v3(0), log.errors
     assert tuple(context.get_tensor_shape("y")) == (4, 3)
+    s[:] = 3, 2
+    assert tuple(context.get_tensor_shape("y")) == (-1, -1)
+    assert context.execute_async_v3(0), log.errors
+    assert tuple(context.get_tensor_shape("y")) == (6, 2)
 
 
 def test_sizes_that_data_decides_have_their_bound() -> None:

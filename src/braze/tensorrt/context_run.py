@@ -57,8 +57,10 @@ class ContextRun:
     def _init_runs(self) -> None:
         self._contents: dict[str, Any] = {}
         self._unreported: Run | None = None
+        self._ran_with: list[bytes] = []
         self._written: set[tuple[int, int]] = set()
         core = self._engine.core
+        self._has_late = any(b.shape_from_run for b in core.loaded.bindings)
         self._steers = core.on_gpu and not core.plan.is_straight  # the host, between its pieces
 
     def execute_async_v3(self, stream_handle: int) -> bool:
@@ -170,6 +172,7 @@ class ContextRun:
             return None
         if places is None:
             return None
+        self._ran_with = self._size_bytes()
         table = self._engine.table
         run = Run(
             self._core,
@@ -293,7 +296,11 @@ class ContextRun:
         except BrazeError as e:
             self._reporter.raised("IExecutionContext::getTensorShape", e)
             return entry.shape
-        if not self._is_late(entry) or not self._sizes.read:
+        if not self._is_late(entry):
+            return shape
+        if self._ran_with != self._size_bytes():
+            shape = entry.shape  # those of the last run were of other contents
+        if not self._sizes.read:
             return shape
         told = sizes_of(entry.dims, self._sizes.known(self._shapes, self._read_contents()))
         return tuple(a if b == DYNAMIC else b for a, b in zip(shape, told, strict=True))
@@ -313,6 +320,17 @@ class ContextRun:
         contents = {name: values[name][2] for name in self._sizes.read if name in values}
         env = self._sizes.known(self._shapes, {**contents, **self._read_contents()})
         return sizes_of(entry.dims, self._sizes.most(self._profile, env))
+
+    def _size_bytes(self) -> list[bytes]:
+        """What inputs hold that decide sizes, as far as it is set and on the host."""
+        found = []
+        for entry in self._engine.table.inputs if self._has_late else ():
+            address, shape = self._addresses.get(entry.name, 0), self._shapes[entry.name]
+            if entry.holds_sizes and address and DYNAMIC not in shape:
+                size = entry.bytes_of(shape)
+                usable = self._device.memory.usable(address, size)
+                found.append(ctypes.string_at(address, size) if usable else b"")
+        return found
 
     def _read_contents(self) -> dict[str, list[int]]:
         """What inputs hold that sizes are read from, where it is set and on the host."""
