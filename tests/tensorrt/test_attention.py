@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import braze.tensorrt as trt
+from braze.core.errors import UnsupportedOpError
 from tests.tensorrt import reference
-from tests.tensorrt.networks import check, floats, new_network
+from tests.tensorrt.networks import check, floats, new_network, plan_of
 
 K, N = trt.CausalMaskKind, trt.AttentionNormalizationOp
 Q, KEY, V = floats(2, 4, 3, 8), floats(2, 2, 5, 8, seed=1), floats(2, 2, 5, 8, seed=2)
@@ -116,9 +117,53 @@ def test_caches() -> None:
     check(make, {"cache": cache, "update": update, "where": where}, {"y": wanted})
 
 
+@pytest.mark.parametrize("over", [True, False])
+def test_caches_that_are_written_where_they_lie(over: bool) -> None:
+    cache, update = floats(2, 3, 6, 4), floats(2, 3, 2, 4, seed=1)
+    where, result = np.array([1, 4], np.int32), np.zeros_like(cache)
+    network, log = new_network()
+    feeds = {"cache": cache, "update": update, "where": where}
+    inputs = [
+        network.add_input(n, trt.int32 if n == "where" else trt.float32, a.shape)
+        for n, a in feeds.items()
+    ]
+    layer = network.add_kv_cache_update(*inputs)
+    y, z = layer.get_output(0), network.add_identity(inputs[1]).get_output(0)
+    for name, tensor in {"y": y, "z": z}.items():
+        tensor.name = name
+        network.mark_output(tensor)
+    engine = trt.Runtime(log).deserialize_cuda_engine(plan_of(network))
+    assert engine is not None, log.errors
+    if engine.core.on_gpu:
+        assert engine.get_aliased_input_tensor("y") is None
+        pytest.skip("outputs have memory of their own there")
+    assert engine.get_aliased_input_tensor("y") == "cache"
+    assert [engine.get_aliased_input_tensor(n) for n in ("z", "cache")] == [None, None]
+    context, copied = engine.create_execution_context(), np.zeros_like(update)
+    before, target = cache.copy(), cache if over else result
+    for name, array in {**feeds, "y": target, "z": copied}.items():
+        assert context.set_tensor_address(name, array.ctypes.data)
+    wanted = before.copy()
+    for b, at in enumerate(where):
+        wanted[b, :, at : at + 2] = update[b]
+    for _ in range(2):
+        assert context.execute_async_v3(0), log.errors
+        np.testing.assert_array_equal(target, wanted)
+    assert over or np.array_equal(cache, before)
+    context.set_tensor_address("z", cache.ctypes.data)
+    assert not context.execute_async_v3(0) and "overlaps" in log.errors[-1]
+
+
 def test_what_is_not_built() -> None:
     network, log = new_network()
     x = network.add_input("x", trt.float32, (2, 3))
     assert network.add_moe(x, x, x) is None and "add_topk" in log.errors[-1]
     assert network.add_dist_collective(x) is None and "one device" in log.errors[-1]
     assert network.add_rnn_v2(x, 1, 2, 3, None) is None and "add_loop" in log.errors[-1]
+    names = ("IMoELayer", "IRNNv2Layer", "IDistCollectiveLayer")
+    assert all(issubclass(getattr(trt, n), trt.ILayer) for n in names)
+    assert int(trt.RNNOperation.LSTM) == 2 and int(trt.RNNDirection.BIDIRECTION) == 1
+    assert int(trt.RNNInputMode.SKIP) == 1
+    for parser in (trt.CaffeParser, trt.UffParser):
+        with pytest.raises(UnsupportedOpError, match="to ONNX and parse it with OnnxParser"):
+            parser()

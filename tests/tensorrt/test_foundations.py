@@ -93,6 +93,21 @@ def test_names_of_old_releases() -> None:
     assert trt.SliceMode.WRAP is trt.SampleMode.WRAP
 
 
+def test_axes_of_old_releases_have_kinds() -> None:
+    kind = trt.DimensionType
+    nchw = trt.DimsNCHW(1, 3, 4, 5)
+    assert [nchw.get_type(i) for i in range(4)] == [
+        kind.INDEX,
+        kind.CHANNEL,
+        kind.SPATIAL,
+        kind.SPATIAL,
+    ]
+    assert trt.DimsCHW(3, 4, 5).get_type(0) is kind.CHANNEL
+    assert trt.Dims((2, 3)).get_type(1) is kind.SPATIAL and int(kind.SEQUENCE) == 3
+    with pytest.raises(IndexError):
+        trt.Dims((2, 3)).get_type(2)
+
+
 def test_permutations() -> None:
     order = trt.Permutation([1, 2, 0])
     order[0], order[2] = 0, 1
@@ -134,6 +149,26 @@ def test_logger_prints_what_is_severe_enough(capfd: pytest.CaptureFixture[str]) 
         r"\[\d\d/\d\d/\d{4}-[\d:]{8}\] \[TRT\] \[W\] loud", out[0]
     )
     assert out[1].endswith("[TRT] [V] all")
+
+
+def test_loggers_begin_as_the_base_does() -> None:
+    class Bare(trt.ILogger):
+        def __init__(self) -> None:
+            return None
+
+    class Printer(trt.Logger):
+        def __init__(self) -> None:
+            return None
+
+    class Good(trt.Logger):
+        pass
+
+    text = r"__init__\(\) must be called when overriding __init__"
+    with pytest.raises(TypeError, match=r"ILogger\." + text):
+        Bare()
+    with pytest.raises(TypeError, match=r"tensorrt\.Logger\." + text):
+        Printer()
+    assert Good(trt.Logger.INFO).min_severity is trt.Logger.INFO
 
 
 def test_with_is_accepted_and_warned_about() -> None:

@@ -106,6 +106,26 @@ def test_streams_that_are_none() -> None:
     watched.told(trt.ErrorCodeTRT.FAILED_EXECUTION, "enqueueV2", "is no stream")
 
 
+@pytest.mark.parametrize("wrong", ["123", b"1", 1.0, None, -1, X])
+def test_addresses_that_are_none(wrong: Any) -> None:
+    context = Watched(static_engine()).context
+    with pytest.raises(TypeError):
+        context.set_tensor_address("x", wrong)
+    assert context.get_tensor_address("x") == 0
+    if wrong is not None:  # a binding that is not set
+        with pytest.raises(TypeError):
+            context.execute_v2([wrong, BOTH[1]])
+    with pytest.raises(TypeError):
+        context.execute_async_v3(wrong)
+
+
+def test_addresses_that_other_packages_have() -> None:
+    context, memory = Watched(static_engine()).context, cuda.mem_alloc(X.nbytes)
+    assert context.set_tensor_address("x", memory)
+    assert context.get_tensor_address("x") == int(memory)
+    assert context.set_tensor_address("x", np.int64(64)) and context.set_tensor_address("x", 0)
+
+
 def test_an_index_out_of_range_in_the_run() -> None:
     watched = Watched(gather_engine())
     x, y, i = np.ones(3, np.float32), np.zeros(2, np.float32), np.int64([0, 3])

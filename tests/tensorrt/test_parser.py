@@ -267,3 +267,11 @@ def test_initializers_by_address() -> None:
     np.testing.assert_allclose(
         outputs["y"], np.broadcast_to(np.maximum(B, 0).reshape(1, 4, 1, 1), (1, 4, 8, 8))
     )
+
+
+def test_weights_of_old_releases_have_layers_and_roles() -> None:
+    _, parser, _ = parsed(conv_model())
+    with pytest.warns(DeprecationWarning):
+        names, layers, roles = parser.get_refit_map()
+    assert names == ["w", "b"] and layers == ["conv"] * 2
+    assert roles == [trt.WeightsRole.ANY] * 2

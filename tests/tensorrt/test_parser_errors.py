@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,12 @@ FLOAT = TensorProto.FLOAT
 CODE = trt.ErrorCode
 
 
-def model(nodes: list[Any], inputs: dict[str, tuple[int, list[Any]]], opset: int = 17) -> bytes:
+OPSETS = [helper.make_opsetid(d, v) for d, v in (("", 17), ("other", 1), ("mine", 1))]
+
+
+def model(
+    nodes: list[Any], inputs: dict[str, tuple[int, list[Any]]], functions: Sequence[Any] = ()
+) -> bytes:
     """A model whose only output is y."""
     graph = helper.make_graph(
         nodes,
@@ -25,8 +30,7 @@ def model(nodes: list[Any], inputs: dict[str, tuple[int, list[Any]]], opset: int
         [helper.make_tensor_value_info("y", FLOAT, None)],
         [numpy_helper.from_array(np.ones(3, np.float32), "w")],
     )
-    imports = [helper.make_opsetid("", opset), helper.make_opsetid("other", 1)]
-    made = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    made = helper.make_model(graph, opset_imports=OPSETS, functions=list(functions), ir_version=8)
     return bytes(made.SerializeToString())
 
 
@@ -55,6 +59,46 @@ def test_nodes(what: str) -> None:
     head = f"In node 0 with name: it and operator: {nodes[0].op_type} ({error.func()}): "
     assert str(error) == f"{head}{code.name}: {error.desc()}" == log.errors[-1]
     assert str(code) == code.name
+
+
+def test_nodes_within_functions() -> None:
+    """Names of nodes have slashes, as torch exports them; the inner function is called twice."""
+    inner = helper.make_function(
+        "mine", "Inner", ["a"], ["b"],
+        [helper.make_node("Unheard", ["a"], ["b"], "/in/bad", domain="other")], OPSETS,
+    )  # fmt: skip
+    outer = helper.make_function(
+        "mine", "Outer", ["a"], ["b"],
+        [
+            helper.make_node("Relu", ["a"], ["r"], "/out"),
+            helper.make_node("Inner", ["r"], ["b"], "/out/call", domain="mine"),
+        ], OPSETS,
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Relu", ["x"], ["h"], "/top"),
+        helper.make_node("Outer", ["h"], ["y"], "/top/fn", domain="mine"),
+    ]
+    data = model(nodes, X, functions=[inner, outer])
+    for call in (trt.OnnxParser.parse, trt.OnnxParser.supports_model_v2):
+        network, log = new_network()
+        parser = trt.OnnxParser(network, log)
+        assert not call(parser, data) and parser.num_errors == 1
+        error = parser.get_error(0)
+        assert error.local_function_stack() == ["Outer", "Inner"]
+        assert error.local_function_stack_size() == 2
+        assert (error.node(), error.node_name(), error.node_operator()) == (1, "/in/bad", "Unheard")
+    groups = [parser.get_subgraph_nodes(i) for i in range(parser.num_subgraphs)]
+    assert groups == [[0], [1]] and not parser.is_subgraph_supported(1)
+
+
+def test_inputs_of_strings() -> None:
+    network, log = new_network()
+    parser = trt.OnnxParser(network, log)
+    strings = {"s": (TensorProto.STRING, [2])}
+    assert not parser.parse(model([node("Identity", "s")], strings)) and parser.num_errors == 1
+    error = parser.get_error(0)
+    assert error.code() is CODE.UNSUPPORTED_NODE_DATATYPE
+    assert "input 's' has element type string" in error.desc().lower()
 
 
 def damaged(parser: Any) -> bool:

@@ -57,6 +57,11 @@ def test_products_of_matrices_and_vectors() -> None:
         def add(a: Any, op0: Any, b: Any, op1: Any) -> Any:
             layer = network.add_matrix_multiply(a, op0, b, op1)
             assert (layer.op0, layer.op1) == (op0, op1)
+            assert layer.transpose0 is (op0 is M.TRANSPOSE)
+            if op1 is M.TRANSPOSE:  # as releases to 7 said it
+                layer.transpose1 = False
+                assert layer.op1 is M.NONE and not layer.transpose1
+                layer.transpose1 = True
             return layer.get_output(0)
 
         weights = network.add_constant(w.shape, w).get_output(0)

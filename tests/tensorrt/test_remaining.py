@@ -156,6 +156,31 @@ def test_an_engine_of_a_builder_runs() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_allocators_of_old_releases_free() -> None:
+    class Old(trt.IGpuAllocator):
+        def free(self, memory: int) -> None:
+            freed.append(memory)
+
+    class New(trt.IGpuAllocator):
+        def deallocate(self, memory: int) -> bool:
+            freed.append(memory)
+            return True
+
+    freed: list[int] = []
+    assert Old().deallocate(1) and Old().deallocate_async(2, 0)
+    New().free(3)
+    assert freed == [1, 2, 3]
+    with pytest.raises(NotImplementedError):
+        trt.IGpuAllocator().free(4)
+
+
+def test_communicators_are_refused() -> None:
+    network, log = relu_network()
+    context = engine_of(network).create_execution_context()
+    assert context.set_communicator(object()) is False
+    assert context.reporter.logger is log and "one device" in log.errors[-1]
+
+
 def test_numbers_that_an_engine_tells() -> None:
     network, _ = relu_network()
     engine = engine_of(network)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 from braze.core.errors import ExecutionError
 
@@ -18,6 +19,28 @@ class Code(IntEnum):
     NOT_READY = 600
     LAUNCH_FAILED = 719
     NOT_SUPPORTED = 801
+
+
+# what CUDA says of its error numbers, those that programs may pass beside those that occur here
+_MEANINGS: Final = {
+    0: "no error",
+    1: "invalid argument",
+    2: "out of memory",
+    3: "initialization error",
+    100: "no CUDA-capable device is detected",
+    101: "invalid device ordinal",
+    400: "invalid resource handle",
+    600: "device not ready",
+    700: "an illegal memory access was encountered",
+    719: "unspecified launch failure",
+    801: "operation not supported",
+    999: "unknown error",
+}
+
+
+def meaning(code: int) -> str:
+    """What CUDA says of an error number."""
+    return _MEANINGS.get(code, "unrecognized error code")
 
 
 class DeviceError(ExecutionError):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from braze.tensorrt import enums
 from braze.tensorrt.dims import (
+    DimensionType,
     Dims,
     Dims2,
     Dims3,
@@ -47,6 +48,19 @@ _HOMES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "config": ("IBuilderConfig",),
     "layer": ("ILayer",),
+    "layers_gone": (
+        "CaffeParser",
+        "IBlobNameToTensor",
+        "IDistCollectiveLayer",
+        "IMoELayer",
+        "IRNNv2Layer",
+        "RNNDirection",
+        "RNNGateType",
+        "RNNInputMode",
+        "RNNOperation",
+        "UffInputOrder",
+        "UffParser",
+    ),
     "layers_attention": (
         "IAttention",
         "IAttentionBoundaryLayer",
@@ -196,6 +210,7 @@ fp4 = DataType.FP4
 e8m0 = DataType.E8M0
 
 __all__ = [
+    "DimensionType",
     "Dims",
     "Dims2",
     "Dims3",

@@ -17,6 +17,22 @@ class AddressError(BindingError, ValueError):
     """An address is not one of memory that can be read."""
 
 
+def as_address(value: Any, what: str) -> int:
+    """What a program gives as an address or handle, as an int; TypeError for what is none.
+
+    Objects of other packages that are addresses say so by `__int__`.
+    """
+    kind = type(value)
+    if isinstance(value, (str, bytes, bytearray, float)) or not (
+        hasattr(kind, "__int__") or hasattr(kind, "__index__")
+    ):
+        raise TypeError(f"{what}: an address is expected as an int, not {value!r}")
+    address = int(value)
+    if address < 0:
+        raise TypeError(f"{what}: {value} is no address")
+    return address
+
+
 def bytes_at(address: int, nbytes: int, what: str) -> Array:
     """The bytes at an address; raises AddressError where this process has no such memory."""
     if nbytes == 0:

@@ -22,8 +22,15 @@ class IGpuAllocator(IVersionedInterface):
         raise NotImplementedError("IGpuAllocator.reallocate is to be overridden")
 
     def deallocate(self, memory: int) -> bool:
-        """Give memory back."""
-        raise NotImplementedError("IGpuAllocator.deallocate is to be overridden")
+        """Give memory back; allocators for releases to 9 have `free` for it."""
+        if type(self).free is IGpuAllocator.free:
+            raise NotImplementedError("IGpuAllocator.deallocate is to be overridden")
+        self.free(memory)
+        return True
+
+    def free(self, memory: int) -> None:
+        """Give memory back, as it was called up to release 9."""
+        self.deallocate(memory)
 
     def allocate_async(self, size: int, alignment: int, flags: int, stream: int) -> int | None:
         """New memory in the order of a stream."""

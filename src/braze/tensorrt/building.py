@@ -24,6 +24,7 @@ from braze.tensorrt.enums_build import (
 )
 from braze.tensorrt.enums_runtime import TensorFormat
 from braze.tensorrt.kept import finished
+from braze.tensorrt.layers_attention import caches_written
 from braze.tensorrt.logger import Severity
 from braze.tensorrt.lowering import Lowering
 from braze.tensorrt.model import NamedModel, to_model
@@ -223,6 +224,7 @@ def describe(
         hardware_compatibility=int(config.hardware_compatibility_level),
         tactic_sources=config.get_tactic_sources(),
         profile_sharing=config.get_preview_feature(PreviewFeature.PROFILE_SHARING_0806),
+        aliases=caches_written(network),
         metadata={x.name: x.metadata for x in network._layers if x.metadata},
         implicit_batch=network.has_implicit_batch_dimension,
         max_batch_size=network.builder.max_batch_size,

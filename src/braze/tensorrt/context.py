@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from braze.core.errors import BrazeError
 from braze.runtime.context import ExecutionContext
 from braze.shim.device import host_device
+from braze.tensorrt.addresses import as_address
 from braze.tensorrt.allocator import IOutputAllocator
 from braze.tensorrt.content_sizes import ContentSizes
 from braze.tensorrt.context_options import ContextOptions
@@ -235,9 +236,7 @@ class IExecutionContext(ContextRun, ContextOptions, LegacyContext):
         entry = self._entry(name, "setTensorAddress")
         if entry is None:
             return False
-        address = int(memory)
-        if address < 0:
-            raise TypeError(f"set_tensor_address: {memory} is no address")
+        address = as_address(memory, "set_tensor_address")
         if address:
             self._addresses[entry.name] = address
         else:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from braze.shim.device import HostDevice
+from braze.tensorrt.addresses import as_address
 from braze.tensorrt.allocator import IGpuAllocator
 from braze.tensorrt.debug import IDebugListener
 from braze.tensorrt.enums_build import ProfilingVerbosity
+from braze.tensorrt.enums_runtime import ErrorCodeTRT
 from braze.tensorrt.profiler import IProfiler
 from braze.tensorrt.recorder import Reporter, Reporting
 
@@ -86,11 +88,20 @@ class ContextOptions(Reporting):
     def set_aux_streams(self, aux_streams: Any) -> None:
         """Streams for branches side by side; engines here use none beside the run's own."""
         for stream in aux_streams:
-            int(stream)
+            as_address(stream, "set_aux_streams")
+
+    def set_communicator(self, communicator: Any) -> bool:
+        """Take a communicator of NCCL: False, as an engine runs on one device."""
+        self._reporter.error(
+            "IExecutionContext::setCommunicator",
+            ErrorCodeTRT.UNSUPPORTED_STATE,
+            "An engine runs on one device; run one in each process and combine what they give.",
+        )
+        return False
 
     def set_device_memory(self, memory: int, size: int) -> None:
         """Bring the memory for activations; a run checks its size, though the core uses its own."""
-        self._memory = (int(memory), int(size))
+        self._memory = (as_address(memory, "set_device_memory"), int(size))
 
     @property
     def device_memory(self) -> Any:
@@ -99,4 +110,5 @@ class ContextOptions(Reporting):
 
     @device_memory.setter
     def device_memory(self, memory: int) -> None:
-        self._memory = (int(memory), self._engine.device_memory_size)
+        address = as_address(memory, "device_memory")
+        self._memory = (address, self._engine.device_memory_size)

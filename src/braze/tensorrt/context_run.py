@@ -11,6 +11,7 @@ from braze.runtime.native import check
 from braze.shim.device import HostDevice
 from braze.shim.errors import DeviceError
 from braze.shim.memory import is_writable
+from braze.tensorrt.addresses import as_address
 from braze.tensorrt.allocator import IOutputAllocator
 from braze.tensorrt.content_sizes import ContentSizes, sizes_of
 from braze.tensorrt.dims import Dims
@@ -59,6 +60,7 @@ class ContextRun:
         self._unreported: Run | None = None
         self._ran_with: list[bytes] = []
         self._written: set[tuple[int, int]] = set()
+        self._beside: dict[str, Any] = {}  # memory for outputs that lie over an input
         core = self._engine.core
         self._has_late = any(b.shape_from_run for b in core.loaded.bindings)
         self._steers = core.on_gpu and not core.plan.is_straight  # the host, between its pieces
@@ -86,7 +88,7 @@ class ContextRun:
         return run is not None and self._finish(where, run)
 
     def _enqueue(self, where: str, stream: int) -> bool:
-        handle = int(stream)
+        handle = as_address(stream, where)
         run = self._prepare(where, handle)
         if run is None:
             return False
@@ -164,6 +166,7 @@ class ContextRun:
             if self.user_managed and not self._has_memory(where):
                 return None
             places, late = self._places(where, stream)
+            over = [] if places is None else self._put_beside(places)
         except (BrazeError, DeviceError) as e:
             self._reporter.raised(where, e)
             return None
@@ -192,6 +195,7 @@ class ContextRun:
             stream,
             self._device,
             self._engine.plugins,
+            over,
         )
         if self.profiler is not None and not self.enqueue_emits_profile:
             self._unreported = run
@@ -243,6 +247,24 @@ class ContextRun:
                 return None, {}
             places.append((address, size))
         return places, late
+
+    def _put_beside(self, places: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+        """Give outputs that lie over the input they are made of memory of their own for the run.
+
+        Kernels may read an input after they wrote an output, so that goes over it at the end.
+        """
+        over, by_name = [], self._engine.table.by_name
+        for name, source in self._engine.aliases.items():
+            index = by_name[name].index
+            place = places[index]
+            if place[1] and place == places[by_name[source].index]:
+                memory = self._beside.get(name)
+                if memory is None or len(memory) < place[1]:
+                    memory = self._beside[name] = (ctypes.c_uint64 * -(-place[1] // 8))()
+                address = ctypes.addressof(memory)
+                places[index] = (address, place[1])
+                over.append((*place, address))
+        return over
 
     def _usable(self, entry: TensorEntry, address: int, size: int, where: str) -> bool:
         if self._engine.core.on_gpu or (

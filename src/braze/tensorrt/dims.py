@@ -6,7 +6,18 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, overload
 
+from braze.tensorrt.numbers import Number
+
 MAX_DIMS: Final = 8
+
+
+class DimensionType(Number):
+    """What an axis is, in releases to 7."""
+
+    SPATIAL = 0
+    CHANNEL = 1
+    INDEX = 2
+    SEQUENCE = 3
 
 
 def whole_numbers(values: Any, what: str) -> list[int]:
@@ -62,6 +73,7 @@ class Dims(_Numbers):
     """Up to eight sizes, which behave like a tuple; -1 is a size that only the run knows."""
 
     MAX_DIMS: ClassVar[int] = MAX_DIMS
+    _kinds: ClassVar[tuple[DimensionType, ...]] = ()  # of the first axes
     _length: ClassVar[int | None] = None  # of the subclass, if it has one
 
     def __init__(self, *sizes: Any, shape: Any = None) -> None:
@@ -79,6 +91,11 @@ class Dims(_Numbers):
         if length is not None and len(values) != length:
             raise ValueError(f"{len(values)} sizes are given, {name} holds {length}")
         super().__init__(values)
+
+    def get_type(self, index: int) -> DimensionType:
+        """What an axis is, as releases to 7 told: SPATIAL unless the class says otherwise."""
+        kinds = (*self._kinds, *[DimensionType.SPATIAL] * MAX_DIMS)
+        return kinds[range(len(self))[index]]
 
 
 class Dims2(Dims):
@@ -141,6 +158,7 @@ def _size(place: int, what: str) -> Any:
 class DimsCHW(Dims3):
     """Channels, height and width, as releases before 8 called them."""
 
+    _kinds = (DimensionType.CHANNEL,)
     c = _size(0, "The channels.")
     h = _size(1, "The height.")
     w = _size(2, "The width.")
@@ -149,6 +167,7 @@ class DimsCHW(Dims3):
 class DimsNCHW(Dims4):
     """Batch, channels, height and width, as releases before 8 called them."""
 
+    _kinds = (DimensionType.INDEX, DimensionType.CHANNEL)
     n = _size(0, "The batch.")
     c = _size(1, "The channels.")
     h = _size(2, "The height.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import braze.runtime.engine as core
@@ -149,14 +150,14 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
 
     # ---- tensors ------------------------------------------------------------------------
 
-    def get_tensor_name(self, index: int) -> str:
-        """The name of an input or output by its number; raises IndexError where there is none."""
+    def get_tensor_name(self, index: int) -> str | None:
+        """The name of an input or output by its number; None where there is none."""
         if not 0 <= index < self.num_io_tensors:
             self._reporter.wrong(
                 "ICudaEngine::getIOTensorName",
                 f"Index {index} is not below the number of I/O tensors, {self.num_io_tensors}.",
             )
-            raise IndexError(f"index {index} is not below {self.num_io_tensors}")
+            return None
         return self._table.tensors[index].name
 
     def get_tensor_mode(self, name: str) -> TensorIOMode:
@@ -244,8 +245,14 @@ class ICudaEngine(Reporting, EngineWeights, LegacyEngine):
         return any(t.name == name for t in self._engine.plan.debug)
 
     def get_aliased_input_tensor(self, name: str) -> str | None:
-        """The input an output shares its memory with: none does."""
-        return None
+        """The input that an output may lie over: that of an updated cache, on CPUs."""
+        entry = self.entry(name, "getAliasedInputTensor")
+        return None if entry is None else self.aliases.get(entry.name)
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Outputs that may lie over an input, and that input."""
+        return {} if self._engine.on_gpu else self._table.record.get("aliases", {})
 
     def entry(self, name: str, where: str) -> TensorEntry | None:
         """What is known of a tensor; reports where there is none of that name."""

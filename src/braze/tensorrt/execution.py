@@ -12,6 +12,7 @@ from braze.runtime.context import ExecutionContext
 from braze.runtime.loaded import LoadedEngine
 from braze.runtime.native import ALLOCATE_FN, DEBUG_FN, PROFILE_FN, RunOptions, run_options
 from braze.shim.device import HostDevice
+from braze.shim.memory import copy
 from braze.tensorrt.allocator import IOutputAllocator
 from braze.tensorrt.debug import IDebugListener
 from braze.tensorrt.dims import Dims
@@ -50,6 +51,8 @@ class Run:
     stream: int
     device: HostDevice
     plugins: EnginePlugins | None = None
+    # (address, bytes, memory of the run): outputs that go over an input when it was read
+    over: Sequence[tuple[int, int, int]] = ()
     spent: list[int] | None = None  # nanoseconds of every step, once it ran
 
     def __call__(self) -> None:
@@ -61,6 +64,8 @@ class Run:
         finally:
             if errors:
                 raise errors[0]
+        for target, size, source in self.over:
+            copy(target, source, size)
         self.spent = spent
         if self.listeners.emits_profile:
             self.report()

@@ -21,6 +21,7 @@ from braze.tensorrt.tensor import ITensor
 
 if TYPE_CHECKING:
     from braze.tensorrt.emitter import Emitter
+    from braze.tensorrt.network import INetworkDefinition
 
 _SOFTMAX, _KIND = AttentionNormalizationOp.SOFTMAX, CausalMaskKind
 
@@ -241,6 +242,17 @@ class IKVCacheUpdateLayer(ILayer):
         cache, update = emit.alike(emit.input(0), emit.input(1))
         where = emit.cast(emit.input(2), DataType.INT64)
         emit.give(0, emit.node("TensorScatter", cache, update, where, axis=-2, mode="linear"))
+
+
+def caches_written(network: INetworkDefinition) -> dict[str, str]:
+    """Outputs that are an input with rows replaced -> that input."""
+    found = {}
+    for tensor in network._outputs:
+        layer = tensor._producer
+        cache = layer.get_input(0) if isinstance(layer, IKVCacheUpdateLayer) else None
+        if cache in network._inputs and cache is not None and cache.dtype is tensor.dtype:
+            found[tensor.name] = cache.name
+    return found
 
 
 class AddAttention(Adding):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from braze.tensorrt.adding import Adding
 from braze.tensorrt.enums_layers import (
@@ -65,12 +65,28 @@ class ICumulativeLayer(ILayer):
         emit.give(0, emit.node("CumSum", emit.input(0), axis_name, **ways))
 
 
+def _transposed(op: str) -> Any:
+    """How releases to 7 said that a matrix is read the other way round."""
+
+    def get(layer: ILayer) -> bool:
+        return getattr(layer, op) is MatrixOperation.TRANSPOSE
+
+    def put(layer: ILayer, value: bool) -> None:
+        on = flag(value, f"transpose{op[-1]}")
+        setattr(layer, op, MatrixOperation.TRANSPOSE if on else MatrixOperation.NONE)
+
+    return property(get, put, doc=f"Whether {op} is TRANSPOSE.")
+
+
 class IMatrixMultiplyLayer(ILayer):
     """Products of the matrices in the last two axes, or of vectors in the last one."""
 
     layer_type, word, most_inputs = LayerType.MATRIX_MULTIPLY, "Matrix Multiply", 2
     op0 = Param(member(MatrixOperation), MatrixOperation.NONE, "how the first is read")
     op1 = Param(member(MatrixOperation), MatrixOperation.NONE, "how the second is read")
+
+    transpose0 = _transposed("op0")
+    transpose1 = _transposed("op1")
 
     def lower(self, emit: Emitter) -> None:
         """One node between transposes and axes of size 1."""

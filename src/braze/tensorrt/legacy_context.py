@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from braze.tensorrt.addresses import as_address
 from braze.tensorrt.deprecation import Scoped, warn_deprecated
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.recorder import Reporter
@@ -103,7 +104,7 @@ class LegacyContext(Scoped):
         first = self._profile * count if len(bindings) == total else 0
         for entry in self._engine.table.tensors:
             address = bindings[first + entry.index]
-            self._addresses[entry.name] = 0 if address is None else int(address)
+            self._addresses[entry.name] = 0 if address is None else as_address(address, where)
         return True
 
     # ---- shapes by number ---------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from braze.tensorrt.deprecation import Scoped
 from braze.tensorrt.numbers import Ordered
@@ -30,7 +30,19 @@ _LETTERS: Final = {
 }
 
 
-class ILogger(Scoped):
+class _Begun(type):
+    """Of classes whose own `__init__` must be called by those that derive from them."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        made = super().__call__(*args, **named)
+        if isinstance(made, ILogger) and not hasattr(made, "_begun"):
+            base = next(c for c in cls.__mro__ if c.__module__ == __name__)
+            text = "__init__() must be called when overriding __init__"
+            raise TypeError(f"tensorrt.{base.__name__}.{text}")
+        return made
+
+
+class ILogger(Scoped, metaclass=_Begun):
     """Where messages go; derive from it and override `log`."""
 
     Severity: ClassVar[type[_Level]] = Severity
@@ -41,7 +53,7 @@ class ILogger(Scoped):
     VERBOSE: ClassVar[_Level] = Severity.VERBOSE
 
     def __init__(self) -> None:
-        return None
+        self._begun = True
 
     def log(self, severity: _Level, msg: str) -> None:
         """Take a message; a derived class says what happens with it."""

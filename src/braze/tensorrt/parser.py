@@ -9,6 +9,7 @@ import onnx
 from onnx.external_data_helper import load_external_data_for_model
 
 from braze.core.errors import BrazeError, ModelError
+from braze.frontend.onnx.findings import Finding
 from braze.frontend.onnx.flow import CONTROL_FLOW
 from braze.frontend.onnx.importer import check_model
 from braze.frontend.onnx.proto import load_model
@@ -18,6 +19,8 @@ from braze.ops.catalog import IMPORTERS
 from braze.tensorrt.addresses import AddressError, bytes_at
 from braze.tensorrt.deprecation import Scoped, warn_deprecated
 from braze.tensorrt.enums_build import ErrorCode, OnnxParserFlag
+from braze.tensorrt.enums_layers import WeightsRole
+from braze.tensorrt.function_calls import innermost, owner
 from braze.tensorrt.logger import ILogger, Severity
 from braze.tensorrt.network import INetworkDefinition
 from braze.tensorrt.onnx_layer import OnnxLayer
@@ -121,22 +124,19 @@ class OnnxParser(Scoped):
         except BrazeError as e:
             self._groups = []
             return self._failed(ErrorCode.MODEL_DESERIALIZE_FAILED, str(e), path or "")
-        bad = {f.node.split("/")[0]: f for f in findings if not f.supported}
+        nodes = record.graph.nodes
+        bad: dict[str, Finding] = {}
+        for finding in [f for f in findings if not f.supported]:
+            of = owner(nodes, finding.node)
+            bad.setdefault(finding.node if of is None else of.name, finding)
         self._groups = []
-        for place, node in enumerate(record.graph.nodes):
-            finding = bad.get(node.name)
-            if finding is not None:
-                self._add(
-                    ParserError(
-                        ErrorCode.UNSUPPORTED_NODE,
-                        finding.reason,
-                        place,
-                        node.name,
-                        node.op_type,
-                        path or "",
-                    )
-                )
-            self._group(place, finding is None)
+        for place, node in enumerate(nodes):
+            found = bad.get(node.name)
+            if found is not None:
+                calls, inner = innermost(record.functions, node, found.node)
+                what = (inner.name, inner.op_type, path or "", calls)
+                self._add(ParserError(ErrorCode.UNSUPPORTED_NODE, found.reason, place, *what))
+            self._group(place, found is None)
         return not bad
 
     def _group(self, place: int, good: bool) -> None:
@@ -182,6 +182,13 @@ class OnnxParser(Scoped):
         """An output of the layer of a node, or None."""
         layer = self._layers.get(text(name, "get_layer_output_tensor"))
         return None if layer is None else layer.get_output(i)
+
+    def get_refit_map(self) -> tuple[list[str], list[str], list[WeightsRole]]:
+        """Names of weights, and for each the layer and the role that releases to 7 set it by."""
+        warn_deprecated("OnnxParser.get_refit_map", "7.1", "Refitter.set_named_weights")
+        found = [(name, x.name) for x in self._layers.values() for name in x.roles()]
+        names = [name for name, _ in found]
+        return names, [layer for _, layer in found], [WeightsRole.ANY] * len(found)
 
     def get_used_vc_plugin_libraries(self) -> list[str]:
         """None: no library of plugins is used."""

@@ -9,10 +9,11 @@ import numpy as np
 from braze.core.dtypes import DType
 from braze.core.errors import BrazeError, ModelError
 from braze.frontend.onnx.order import order_nodes
-from braze.frontend.onnx.records import ModelRecord, TensorRecord, ValueRecord
+from braze.frontend.onnx.records import ModelRecord, TensorRecord, Unreadable, ValueRecord
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.dtypes import closest
 from braze.tensorrt.enums_build import ErrorCode
+from braze.tensorrt.function_calls import innermost, path_of
 from braze.tensorrt.onnx_layer import InputFailedError, OnnxLayer
 from braze.tensorrt.parser_error import ParserError, code_of
 from braze.tensorrt.plugin_nodes import add_plugin_node, creator_of
@@ -39,10 +40,12 @@ def fill_network(
     for declared in record.runtime_inputs:
         tensor = _input(network, declared)
         if tensor is None:
-            why = f"input {declared.name!r} has a type that is not supported; cast it outside"
+            why = _unfit(declared)
             errors.append(ParserError(ErrorCode.UNSUPPORTED_NODE_DATATYPE, why, file=file))
         else:
             tensors[declared.name] = tensor
+    if errors:  # nodes that read these inputs would be told of as reading nothing
+        return errors, {}
     wanted = [o.name for o in graph.outputs]
 
     def is_defined(name: str) -> bool:
@@ -85,6 +88,18 @@ def _input(network: INetworkDefinition, declared: ValueRecord) -> ITensor | None
     return tensor
 
 
+def _unfit(declared: ValueRecord) -> str:
+    """Why an input cannot be one of a network."""
+    dtype = declared.dtype
+    if isinstance(dtype, DType) and dtype.tensorrt:
+        return f"input {declared.name!r} declares no shape; give it one when it is exported"
+    kind = dtype.why if isinstance(dtype, Unreadable) else f"element type {dtype}"
+    return (
+        f"input {declared.name!r} has {'no type' if dtype is None else kind}, which networks do "
+        "not take; cast or encode it outside of the model"
+    )
+
+
 def _mark(network: INetworkDefinition, record: ModelRecord, tensors: dict[str, ITensor]) -> None:
     """Mark the outputs; constants among them get a layer."""
     for output in record.graph.outputs:
@@ -101,5 +116,8 @@ def _mark(network: INetworkDefinition, record: ModelRecord, tensors: dict[str, I
 
 
 def _error(layer: OnnxLayer, place: int, failure: BrazeError, file: str) -> ParserError:
-    node = layer._node
-    return ParserError(code_of(failure), str(failure), place, node.name, node.op_type, file)
+    network, why = layer.network, str(failure)
+    path = path_of(network._lowered().importer.findings, why)
+    inside = path.removeprefix(layer.name) if path.startswith(f"{layer.name}/") else ""
+    calls, node = innermost(network._functions, layer._node, layer._node.name + inside)
+    return ParserError(code_of(failure), why, place, node.name, node.op_type, file, calls)

@@ -42,8 +42,9 @@ class EngineRecord(TypedDict, total=False):
 
     shape_inputs, shape_outputs: whose content decides sizes, or is told as sizes; formats: by
     tensor, where not LINEAR; profiles, values: per profile, (min, opt, max) of shapes and contents
-    by input; flags: of IBuilderConfig; metadata: notes by layer; implicit_batch: whether the first
-    axis of all tensors is none of the network's, and max_batch_size its most; debug: tensors marked
+    by input; flags: of IBuilderConfig; metadata: notes by layer; aliases: outputs that may
+    lie over an input, and that input; implicit_batch: whether the first axis of all tensors is
+    none of the network's, and max_batch_size its most; debug: tensors marked
     for debugging; plugins: what `plugin_building.kept_plugin` keeps; options: keyword arguments of
     `braze.compile` but shapes; weights, model: where a refit is possible, the model as ONNX in
     base64, before it was quantized by `ranges` (of tensors); left_out: its initializers that the
@@ -63,6 +64,7 @@ class EngineRecord(TypedDict, total=False):
     tactic_sources: int
     profile_sharing: bool
     metadata: dict[str, str]
+    aliases: dict[str, str]
     implicit_batch: bool
     max_batch_size: int
     debug: Sequence[str]

@@ -7,7 +7,7 @@ from typing import Any
 
 from braze.shim.cuda import calls
 from braze.shim.cuda.types import CUresult, driver_error
-from braze.shim.errors import DeviceError
+from braze.shim.errors import DeviceError, meaning
 
 Result = tuple[Any, ...]
 
@@ -126,12 +126,19 @@ def cuStreamSynchronize(stream: int) -> Result:
 
 def cuGetErrorName(error: int) -> Result:
     """The name of a status."""
-    return (CUresult.CUDA_SUCCESS, CUresult(int(error)).name.encode())
+    name = next((e.name for e in CUresult if e == int(error)), None)
+    return (CUresult.CUDA_ERROR_INVALID_VALUE, None) if name is None else _named(name)
 
 
 def cuGetErrorString(error: int) -> Result:
-    """The same in words."""
-    return cuGetErrorName(error)
+    """A status in words."""
+    if int(error) not in list(CUresult):
+        return (CUresult.CUDA_ERROR_INVALID_VALUE, None)
+    return _named(meaning(int(error)))
+
+
+def _named(text: str) -> Result:
+    return (CUresult.CUDA_SUCCESS, text.encode())
 
 
 def cuDriverGetVersion() -> Result:

@@ -21,7 +21,7 @@ from braze.shim.cuda.types import (
     cudaMemcpyKind,
     runtime_error,
 )
-from braze.shim.errors import Code, DeviceError
+from braze.shim.errors import Code, DeviceError, meaning
 
 Result = tuple[Any, ...]
 
@@ -285,12 +285,13 @@ def cudaPeekAtLastError() -> Result:
 
 def cudaGetErrorName(error: int) -> Result:
     """The name of a status."""
-    return (cudaError_t.cudaSuccess, cudaError_t(int(error)).name.encode())
+    known = {int(e): e.name for e in cudaError_t}
+    return (cudaError_t.cudaSuccess, known.get(int(error), meaning(int(error))).encode())
 
 
 def cudaGetErrorString(error: int) -> Result:
-    """The same in words."""
-    return (cudaError_t.cudaSuccess, cudaError_t(int(error)).name.encode())
+    """A status in words."""
+    return (cudaError_t.cudaSuccess, meaning(int(error)).encode())
 
 
 __all__ = [
