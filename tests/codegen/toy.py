@@ -80,7 +80,6 @@ class ToyBackend:
 
     def can_measure(self) -> bool:
         return False  # so that no workload is asked for, as no packing is without templates
-
     def compile_ahead(self, wanted: Any) -> Any:
         return {}
 

@@ -177,3 +177,4 @@ def _ranges(feeds: Mapping[str, Array], symbols: Mapping[int, Sequence[int]]) ->
         high = tuple(2 * d if k in axes else d for k, d in enumerate(a.shape))
         shapes[name] = (low, a.shape, high) if axes else a.shape
     return shapes
+

@@ -21,7 +21,9 @@ UNITS = {64: 2.0**-53}  # half types are sampled in float32
 EXACTLY = 1024.0  # what is whole in such parts of a pixel is not rounded
 
 
-def moved_places(node: Node, values: Values, rng: np.random.Generator | None) -> dict[Value, Array]:
+def moved_places(
+    node: Node, values: Values, rng: np.random.Generator | None
+) -> dict[Value, Array]:
     """The places that an op samples at, moved as rounding moves them, by their operand.
 
     A position in pixels is the sum of two numbers as large as the image's sides, so it is rounded

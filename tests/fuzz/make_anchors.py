@@ -72,7 +72,10 @@ def matmul_computed(s: Sketch, x: Ref) -> Ref:
 def matmul_batched(s: Sketch, x: Ref) -> Ref:
     """A matrix for every batch index, or one that broadcasts along some of them."""
     k = _product_input(s, x, 3)
-    batch = tuple(1 if not static(d) or s.r.random() < 0.4 else int(d) for d in x.shape[:-2])
+    batch = tuple(
+        1 if not static(d) or s.r.random() < 0.4 else int(d)
+        for d in x.shape[:-2]
+    )
     if s.r.random() < 0.3:
         batch = batch[1:]
     shape = (*batch, k, s.r.choice(WIDTHS))
@@ -126,7 +129,8 @@ def siblings(s: Sketch, x: Ref) -> Ref:
 
 def _least_sizes(s: Sketch, x: Ref) -> list[int]:
     return [
-        int(d) if static(d) else s.sizes[str(d)][0] if str(d) in s.sizes else 1 for d in x.shape[2:]
+        int(d) if static(d) else s.sizes[str(d)][0] if str(d) in s.sizes else 1
+        for d in x.shape[2:]
     ]
 
 

@@ -339,3 +339,4 @@ def einsum(s: Sketch, x: Ref) -> Ref:
     if kind == "ellipsis":
         return s.add1("Einsum", x, y, equation=f"...{last},{last}z->...z")
     return s.add1("Einsum", x, y, equation=f"{letters},{last}z->{letters[:-1]}z")
+

@@ -42,7 +42,9 @@ SHAPES = [((3, 5), (5, 4)), ((2, 3, 5), (5, 4)), ((2, 1, 3, 7), (3, 7, 2)), ((5,
 
 @pytest.mark.parametrize(("a_type", "b_type"), [*itertools.product(BYTES, BYTES)])
 @pytest.mark.parametrize(("left", "right"), SHAPES, ids=lambda s: "x".join(map(str, s)))
-def test_products(a_type: str, b_type: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+def test_products(
+    a_type: str, b_type: str, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
     a, b = codes(left, a_type), codes(right, b_type, 1)
     rows = left[-2] if len(left) > 1 else 0
     columns = right[-1] if len(right) > 1 else 0

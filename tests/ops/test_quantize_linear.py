@@ -23,7 +23,9 @@ INTEGERS = ("uint8", "int8", "uint16", "int16")
 SHAPES = {1: (12,), 2: (6, 8), 3: (2, 6, 5), 4: (2, 4, 3, 5), 5: (2, 4, 2, 1, 3)}
 
 
-def spread(where: str, shape: tuple[int, ...], axis: int, block: int, param: Array) -> Array:
+def spread(
+    where: str, shape: tuple[int, ...], axis: int, block: int, param: Array
+) -> Array:
     """A scale or zero point as an array of the shape of the data."""
     if param.size == 1 and where != "block":
         return np.broadcast_to(param.reshape(()), shape)

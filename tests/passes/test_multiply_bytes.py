@@ -108,7 +108,7 @@ def test_convolutions(signs: tuple[str, str], p: str, q: str, padded: bool) -> N
         if q == "columns":
             weight_zero = g.constant(drawn(g, (6, *(1,) * (rank + 1)), signs[1]))
         zeros = zero_of(g, p, signs[0], 0, feed), weight_zero
-        pads = ((1, 0, 1)[:rank] + (0, 2, 1)[:rank]) if padded else (0,) * 2 * rank
+        pads = ((1, 0, 1) [:rank] + (0, 2, 1)[:rank]) if padded else (0,) * 2 * rank
         op = IntegerConv((1,) * rank, (1,) * rank, pads, groups, "NHWC")
         after = same(g, g.add1(op, x, w, *zeros), feed, PassContext())
         # a padding must be known, and windows of groups have no sums of their own

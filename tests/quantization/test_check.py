@@ -88,7 +88,9 @@ def test_a_scale_that_is_computed() -> None:
     n = Trained(2)
     s = n.add("ReduceMax", n.add("Abs", "x"), keepdims=0)
     y = n.add("DequantizeLinear", n.add("QuantizeLinear", "x", s), s)
-    assert n.said(y) == ["its scale is computed in the run; make the scale a constant of the model"]
+    assert n.said(y) == [
+        "its scale is computed in the run; make the scale a constant of the model"
+    ]
 
 
 def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,10 +54,6 @@ def test_errors_are_statuses() -> None:
     assert cudart.cudaSetDevice(1)[0].name == "cudaErrorInvalidDevice"
     assert cudart.cudaStreamBeginCapture(0, 0)[0].name == "cudaErrorNotSupported"
     assert cudart.cudaGetErrorName(invalid) == (SUCCESS, b"cudaErrorInvalidValue")
-    assert cudart.cudaGetErrorString(invalid) == (SUCCESS, b"invalid argument")
-    assert cudart.cudaGetErrorString(SUCCESS) == (SUCCESS, b"no error")
-    assert cudart.cudaGetErrorString(700)[1] == b"an illegal memory access was encountered"
-    assert cudart.cudaGetErrorString(12345)[1] == b"unrecognized error code"
     assert cudart.cudaFree(0) == (SUCCESS,)
 
 
@@ -107,8 +103,6 @@ def test_the_driver() -> None:
     assert driver.cuMemFree(memory) == (driver.CUresult.CUDA_SUCCESS,)
     assert driver.cuMemFree(memory)[0] is driver.CUresult.CUDA_ERROR_INVALID_VALUE
     assert driver.cuGetErrorName(1)[1] == b"CUDA_ERROR_INVALID_VALUE"
-    assert driver.cuGetErrorString(2)[1] == b"out of memory"
-    assert driver.cuGetErrorString(12345) == (driver.CUresult.CUDA_ERROR_INVALID_VALUE, None)
     assert driver.cuCtxDestroy(context) == (driver.CUresult.CUDA_SUCCESS,)
     assert nvrtc.nvrtcResult.NVRTC_SUCCESS == 0
 

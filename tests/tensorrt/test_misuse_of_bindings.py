@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import braze.tensorrt as trt
+from braze.shim.cuda import driver, runtime
 from braze.shim.device import host_device
 from braze.shim.pycuda import driver as cuda
 from tests.tensorrt.engines import Watched, dynamic_engine, gather_engine, static_engine
@@ -135,3 +136,13 @@ def test_an_index_out_of_range_in_the_run() -> None:
     with pytest.raises(cuda.LaunchError):
         stream.synchronize()
     watched.told(trt.ErrorCodeTRT.FAILED_EXECUTION, "IExecutionContext::enqueueV2")
+
+
+def test_statuses_in_words() -> None:
+    good, bad = runtime.cudaError_t.cudaSuccess, driver.CUresult.CUDA_ERROR_INVALID_VALUE
+    assert runtime.cudaGetErrorName(1) == (good, b"cudaErrorInvalidValue")
+    texts = {0: b"no error", 1: b"invalid argument", 12345: b"unrecognized error code"}
+    for code, text in texts.items():
+        assert runtime.cudaGetErrorString(code) == (good, text)
+    assert driver.cuGetErrorString(2)[1] == b"out of memory"
+    assert driver.cuGetErrorString(12345) == driver.cuGetErrorName(12345) == (bad, None)

@@ -32,7 +32,9 @@ class _Kernel:
 class Growth:
     """The kernels of a graph as they are being formed."""
 
-    def __init__(self, graph: Graph, lowered: Mapping[Node, Lowering], costs: Preferences) -> None:
+    def __init__(
+        self, graph: Graph, lowered: Mapping[Node, Lowering], costs: Preferences
+    ) -> None:
         self._graph = graph
         self._lowered = lowered
         self._costs = costs

@@ -155,7 +155,9 @@ class Lowerer:
 
     def _anchor(self, region: Region, node: Node, low: Anchor) -> LoweredRegion:
         made = {v for n in region.nodes for v in n.outputs}
-        spec, present = read_in_place(self.graph, self.lowered, node, low.spec, lambda v: v in made)
+        spec, present = read_in_place(
+            self.graph, self.lowered, node, low.spec, lambda v: v in made
+        )
         inliner = self._inliner(region, present)
         v = node.output
         value = cast(hole(0, spec.acc), v.dtype)

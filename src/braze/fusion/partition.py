@@ -80,7 +80,9 @@ def partition(
     """
     pinned = keep | graph.kept_values
     strided = strided_reads(graph, lowered, backend) if fuse else {}
-    question = Question(graph, lowered, pinned, fuse, trace, backend.preferences, keep_all, strided)
+    question = Question(
+        graph, lowered, pinned, fuse, trace, backend.preferences, keep_all, strided
+    )
     placement = place_values(question)
     if fuse:
         _absorb_epilogues(question, placement)

@@ -147,14 +147,12 @@ class Tuner:
         for k in kernels:
             groups.setdefault((timed_text(k.text), k.tactics), []).append(k)
         with self.trace.stage("codegen.candidates"):
-            self._compile_ahead(
-                [
-                    (k.text, k.kernel, t)
-                    for k, *_ in groups.values()
-                    for t, key in zip(k.tactics, self._keys(k), strict=True)
-                    if self._is_choice(k) and self.cache.get(key) is None
-                ]
-            )
+            self._compile_ahead([
+                (k.text, k.kernel, t)
+                for k, *_ in groups.values()
+                for t, key in zip(k.tactics, self._keys(k), strict=True)
+                if self._is_choice(k) and self.cache.get(key) is None
+            ])
         times: dict[str, tuple[float, ...]] = {}
         for i, (first, *others) in enumerate(groups.values()):
             self.trace.place = first.place

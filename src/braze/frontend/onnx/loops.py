@@ -30,6 +30,7 @@ MAX_IMPORTS = 16  # of one body: each time its inputs are known better
 ONE_SIZE = TensorType(I64, (1,))
 
 
+
 @dataclass
 class _Loop:
     """A Loop while it is imported: what its body is told about its inputs.

@@ -54,7 +54,8 @@ def import_qattention(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     size = width // (3 * heads)
     parts = g.add(Split(2, (width // 3,) * 3), _projected(n, g))
     q, k, v = (
-        transpose(g, reshape(g, part, (batch, length, heads, size)), (0, 2, 1, 3)) for part in parts
+        transpose(g, reshape(g, part, (batch, length, heads, size)), (0, 2, 1, 3))
+        for part in parts
     )
     past = n.input(8)
     if past is not None:

@@ -174,7 +174,9 @@ def _expanded_later(node: Node, editor: GraphEditor, g: Rewriter) -> Value | Non
     if editor.is_output(node.output) or not all(type(u.op) in BROADCASTING for u in users):
         return None
     inner = [producer(editor, v, Expand) for v in node.inputs]
-    inputs = [v if n is None else operand(n) for v, n in zip(node.inputs, inner, strict=True)]
+    inputs = [
+        v if n is None else operand(n) for v, n in zip(node.inputs, inner, strict=True)
+    ]
     shapes = [v.shape for v in inputs if v is not None]
     if not any(inner) or any(len(s) > len(target) for s in shapes):
         return None

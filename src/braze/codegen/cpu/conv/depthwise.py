@@ -354,5 +354,7 @@ class _Lines:
         return b.select(inside, where, fn.zeros(self.shape.columns * self.pixels.dtype.itemsize))
 
     @staticmethod
-    def _load(stored: Stored, shape: TileShape, pointer: ir.Value, offset: int, v: int) -> ir.Value:
+    def _load(
+        stored: Stored, shape: TileShape, pointer: ir.Value, offset: int, v: int
+    ) -> ir.Value:
         return stored.load(stored.at(pointer, offset + v * shape.lanes), shape.lanes)
