@@ -189,3 +189,12 @@ def test_what_is_refused() -> None:
     assert plan_of(network) is None and "2 are set" in log.errors[-1]
     two.axes = 8
     assert plan_of(network) is None and "0b1000" in log.errors[-1]
+
+
+def test_indices_are_whole_numbers() -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    layer = network.add_gather(x, x, 0)
+    network.mark_output(layer.get_output(0))
+    assert plan_of(network) is None
+    assert "its indices are FLOAT" in log.errors[-1] and layer.name in log.errors[-1]

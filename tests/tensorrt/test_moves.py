@@ -273,7 +273,10 @@ def test_what_is_refused() -> None:
         (network.add_slice(x, (0,), (2,), (1,)), "need 2 numbers"),
         (network.add_softmax(x), ""),
         (network.add_shuffle(x), "no order"),
+        (network.add_slice(x, (0, 0), (2, -5), (1, 1)), "[2, -5] has sizes below 0"),
+        (network.add_slice(x, (0, 0), (-1, 3), (1, 1)), "[-1, 3] has sizes below 0"),
     )
+    cases[5][0].mode = trt.SampleMode.FILL
     cases[3][0].first_transpose = (1, 1)
     cases[2][0].axes = 3
     for layer, why in cases:

@@ -122,18 +122,53 @@ def test_plugins_that_return_a_status(creators: Any, monkeypatch: pytest.MonkeyP
     assert "failed with 7" in log.errors[0]
 
 
-@pytest.mark.parametrize("kind", [Halving, Old])
-def test_plugins_that_end_the_program(
-    kind: Any, creators: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ends(*_: Any) -> None:
-        raise SystemExit(3)
+def ends(*_: Any) -> Any:
+    """In place of any method: it asks for the end of the program."""
+    raise SystemExit(3)
 
+
+@pytest.mark.parametrize(
+    ("kind", "method"), [(Halving, "enqueue"), (Halving, "on_shape_change"), (Old, "enqueue")]
+)
+def test_plugins_that_end_the_program(
+    kind: Any, method: str, creators: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log, recorder = Log(), Recorder()
     context = loaded(kind, log, recorder)
-    monkeypatch.setattr(kind, "enqueue", ends)
+    monkeypatch.setattr(kind, method, ends)
     assert ran(context, False) is False
-    assert recorder.num_errors() == 1 and "raised SystemExit(3)" in log.errors[0]
+    assert recorder.num_errors() == 1 and "SystemExit: 3" in log.errors[0]
+
+
+def test_other_callbacks_that_end_the_program(
+    creators: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, recorder = Log(), Recorder()
+    context = loaded(Halving, log, recorder)
+    context.profiler = profiler = trt.Profiler()
+    monkeypatch.setattr(profiler, "report_layer_time", ends)
+    assert ran(context, False) is False and "SystemExit: 3" in log.errors[0]
+    monkeypatch.setattr(Halving, "attach_to_context", ends)
+    data, _, _ = plugin_plan(Halving())
+    assert trt.Runtime(log).deserialize_cuda_engine(data) is None
+    for method in ("get_output_shapes", "get_workspace_size"):
+        monkeypatch.setattr(Halving, method, ends)
+        data, log, _ = plugin_plan(Halving())
+        assert data is None and "SystemExit: 3" in log.errors[-1]
+    monkeypatch.setattr(Log, "log", ends)
+    monkeypatch.setattr(Recorder, "report_error", ends)
+    assert ran(context, False) is False
+    err = capsys.readouterr().err
+    assert "caught in log(): 3" in err and "caught in report_error(): 3" in err
+
+
+@pytest.mark.parametrize("what", ["monitor", "calibrator"])
+def test_listeners_of_a_build_that_end_the_program(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "broken", ends)
+    data, log = listened(what)
+    assert data is None and "SystemExit: 3" in log.errors[-1]
 
 
 def loaded(kind: Any, log: Log, recorder: Recorder) -> Any:
@@ -203,6 +238,14 @@ def test_streams_that_raise() -> None:
 
 @pytest.mark.parametrize("what", ["monitor", "calibrator"])
 def test_listeners_of_a_build_that_raise(what: str) -> None:
+    data, log = listened(what)
+    assert data is None
+    assert "IBuilder::buildSerializedNetwork: Error Code" in log.errors[-1]
+    assert "the plugin is broken" in log.errors[-1]
+
+
+def listened(what: str) -> Any:
+    """What a build gives that something listens to which raises; the log."""
     network, log = relu_network()
     config = network.builder.create_builder_config()
     config.builder_optimization_level = 1
@@ -212,9 +255,7 @@ def test_listeners_of_a_build_that_raise(what: str) -> None:
         config.set_flag(trt.BuilderFlag.INT8)
         with pytest.warns(DeprecationWarning):
             config.int8_calibrator = Calibrator()
-    assert network.builder.build_serialized_network(network, config) is None
-    assert "IBuilder::buildSerializedNetwork: Error Code" in log.errors[-1]
-    assert "the plugin is broken" in log.errors[-1]
+    return network.builder.build_serialized_network(network, config), log
 
 
 def relu_network() -> Any:

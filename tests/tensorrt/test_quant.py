@@ -143,3 +143,15 @@ def test_what_is_refused() -> None:
     layer.axis = 1
     network.mark_output(layer.get_output(0))
     assert plan_of(network) is None and layer.name in log.errors[-1]
+
+
+@pytest.mark.parametrize("value", [-1, 0, np.nan])
+def test_scales_are_positive(value: float) -> None:
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 4))
+    scale = constant(network, np.array([1, 2, value, 3], np.float32))
+    layer = network.add_quantize(x, scale)
+    layer.axis = 1
+    network.mark_output(layer.get_output(0))
+    assert plan_of(network) is None
+    assert "not all above 0" in log.errors[-1] and layer.name in log.errors[-1]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import braze.tensorrt as trt
 import braze.tensorrt.plugin as trtp
@@ -29,7 +30,9 @@ def define_pad() -> list[Any]:
     seen: list[Any] = []
 
     @trtp.register("own::pad")
-    def describe(x: trtp.TensorDesc, pads: np.ndarray, name: str, twice: bool = False) -> Any:
+    def describe(
+        x: trtp.TensorDesc, pads: NDArray[np.int32], name: str, twice: bool
+    ) -> tuple[trtp.TensorDesc, trtp.TensorDesc]:
         out = x.like()
         assert out.ndim == x.ndim and len(out.shape_expr) == x.ndim
         out.shape_expr[1] = x.shape_expr[1] + int(pads[0]) + int(pads[1])
@@ -64,7 +67,7 @@ def test_functions_run_as_plugins() -> None:
     x = network.add_input("x", trt.float32, (-1, 4))
     before = network.add_activation(x, trt.ActivationType.RELU).get_output(0)
     pads = np.array([1, 2], np.int32)
-    layer = network.add_plugin(trtp.op.own.pad(before, pads, name="p", twice=True))
+    layer = network.add_plugin(trtp.op.own.pad(before, pads=pads, name="p", twice=True))
     assert network[1].type is trt.LayerType.PLUGIN_V3 and layer.num_outputs == 2
     creator = trt.get_plugin_registry().get_creator("pad", "1", "own")
     assert isinstance(creator, trt.IPluginCreatorV3Quick) and creator.name == "pad"
@@ -107,7 +110,7 @@ def test_attributes_keep_their_kinds() -> None:
 
     network, log = new_network()
     x = network.add_input("x", trt.float32, (2, 3))
-    out = network.add_plugin(trt.plugin.op.own.scale(x, 0.5, count=3)).get_output(0)
+    out = network.add_plugin(trt.plugin.op.own.scale(x, factor=0.5, count=3)).get_output(0)
     out.name = "y"
     network.mark_output(out)
     data, a = plan_of(network), floats(2, 3)
@@ -143,8 +146,26 @@ def test_wrong_use() -> None:
         _ = trtp.op.own.none
     network, _ = new_network()
     x = network.add_input("x", trt.int32, (2, 4))
-    with pytest.raises(TypeError):
-        trtp.op.own.pad(x, size=3)
+    good = {"pads": np.zeros(2, np.int32), "name": "p", "twice": False}
+    assert len(trtp.op.own.pad(x, **good)) == 2
+    for tensors, attributes, message in (
+        ([x], {"size": 3}, "in this order, pads=, name=, twice=; it was given 1 and size"),
+        ([x], {}, "given 1 and no attributes"),
+        ([x], {**good, "more": 1}, "twice, more"),
+        ([x], dict(reversed(good.items())), "in this order"),
+        ([x, x], good, "takes 1 tensors"),
+        ([], good, "given 0"),
+        ([None], good, "an ITensor is expected, not None"),
+        ([np.ones(3)], good, "an ITensor is expected"),
+        ([x, 3], good, "attributes by their names"),
+        ([x], {**good, "name": 3}, "'name' is 3; str is expected"),
+        ([x], {**good, "twice": 1}, "'twice' is 1; bool is expected"),
+        ([x], {**good, "pads": [1, 2]}, "'pads'"),
+        ([x], {**good, "pads": np.zeros(2)}, "'pads' is of float64; int32 is expected"),
+        ([x], {**good, "name": np.zeros(2)}, "'name'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            trtp.op.own.pad(*tensors, **attributes)
     with pytest.raises(TypeError):
         network.add_plugin(x)
 
@@ -177,3 +198,99 @@ def test_plugins_that_cannot_run_here() -> None:
         return [combination]
 
     assert plan_of(network) is None and "FP16, FP16" in log.errors[-1]
+
+
+T = trtp.TensorDesc
+
+
+def no_annotation(x, k: int) -> T: ...
+
+
+def a_default(x: T, k: int = 3) -> T: ...
+
+
+def attributes_first(k: int, x: T) -> T: ...
+
+
+def mixed(x: T, k: int, y: T) -> T: ...
+
+
+def no_result(x: T): ...
+
+
+def another_result(x: T) -> tuple[T, int]: ...
+
+
+def a_list(x: T, k: list) -> T: ...
+
+
+def open_array(x: T, k: np.ndarray) -> T: ...
+
+
+def complex_array(x: T, k: NDArray[np.complex64]) -> T: ...
+
+
+def taken(x: T, stream: int) -> T: ...
+
+
+def any_number(*x: T) -> T: ...
+
+
+def unreadable(x: Nothing) -> T: ...  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (no_annotation, "argument 'x' has no annotation"),
+        (a_default, "argument 'k' has a default value"),
+        (attributes_first, "'k' is in front of the tensors"),
+        (mixed, "'y' is behind attributes"),
+        (no_result, "nothing is annotated as returned"),
+        (another_result, "say TensorDesc or Tuple"),
+        (a_list, "'k' is of <class 'list'>"),
+        (open_array, "'k' is of <class 'numpy.ndarray'>"),
+        (complex_array, "'k' is of "),
+        (taken, "may be called 'stream'"),
+        (any_number, "'x' cannot be given by name"),
+        (unreadable, "cannot be read: name 'Nothing'"),
+    ],
+)
+def test_functions_that_declare_no_plugin(function: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        trtp.register("own::wrong")(function)
+
+
+def test_arrays_of_any_type_and_bytes() -> None:
+    seen: list[Any] = []
+
+    @trtp.register("own::kinds", lazy_register=True)
+    def describe(x: T, a: np.ndarray, b: NDArray[np.bool_], c: bytes) -> T:
+        return x.like()
+
+    @trtp.impl("own::kinds")
+    def run(x: Any, a: Any, b: Any, c: Any, outputs: Any, stream: int) -> None:
+        seen.append((a.tolist(), b.dtype, b.tolist(), c))
+        np.asarray(outputs[0])[...] = np.asarray(x)
+
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    kinds = {"a": np.array([1.5]), "b": np.array([True, False]), "c": b"\xff\x00"}
+    out = network.add_plugin(trtp.op.own.kinds(x, **kinds)).get_output(0)
+    out.name = "y"
+    network.mark_output(out)
+    data = plan_of(network)
+    assert data is not None, log.errors
+    run_engine(data, {"x": floats(2, 3)}, {"y": np.zeros((2, 3), np.float32)})
+    assert seen == [([1.5], np.dtype(bool), [True, False], b"\xff\x00")]
+
+
+def test_functions_that_raise_where_they_are_added() -> None:
+    @trtp.register("own::ends")
+    def describe(x: T) -> T:
+        raise SystemExit(3)
+
+    network, log = new_network()
+    x = network.add_input("x", trt.float32, (2, 3))
+    assert network.add_plugin(trtp.op.own.ends(x)) is None
+    assert "the plugin raised SystemExit: 3" in log.errors[0]

@@ -16,7 +16,7 @@ from braze.tensorrt.network import INetworkDefinition
 from braze.tensorrt.optimization_profile import IOptimizationProfile
 from braze.tensorrt.params import whole
 from braze.tensorrt.plugin_registry import get_plugin_registry
-from braze.tensorrt.recorder import Reporter, Reporting
+from braze.tensorrt.recorder import RAISED, Reporter, Reporting
 from braze.tensorrt.stream_io import write_all
 from braze.tensorrt.weights import IHostMemory
 
@@ -73,7 +73,7 @@ class Builder(Reporting, LegacyBuilder, Scoped):
         self._check_arguments(network, config)
         try:
             return build(network, config)
-        except Exception as e:  # of braze, or of what the program wrote: plugins, calibrators, ...
+        except RAISED as e:  # of braze, or of what the program wrote: plugins, calibrators, ...
             self._report(BUILD, e, network.error_recorder)
             return None
 
@@ -86,7 +86,7 @@ class Builder(Reporting, LegacyBuilder, Scoped):
             return False
         try:
             write_all(writer, data)
-        except Exception as e:  # of the writer
+        except RAISED as e:  # of the writer
             self._report(f"{BUILD}ToStream", e)
             return False
         return True
@@ -117,7 +117,7 @@ class Builder(Reporting, LegacyBuilder, Scoped):
         if not isinstance(config, IBuilderConfig):
             raise TypeError(f"an IBuilderConfig is expected, not {config!r}")
 
-    def _report(self, where: str, error: Exception, recorder: Any = None) -> None:
+    def _report(self, where: str, error: BaseException, recorder: Any = None) -> None:
         """Log an error and hand it to the recorders, that of a network too."""
         self._reporter.raised(where, error, [] if recorder is None else [recorder])
 

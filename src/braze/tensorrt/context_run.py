@@ -9,7 +9,6 @@ from braze.core.errors import BrazeError
 from braze.runtime.context import ExecutionContext
 from braze.runtime.native import check
 from braze.shim.device import HostDevice
-from braze.shim.errors import DeviceError
 from braze.shim.memory import is_writable
 from braze.tensorrt.addresses import as_address
 from braze.tensorrt.allocator import IOutputAllocator
@@ -17,7 +16,7 @@ from braze.tensorrt.content_sizes import ContentSizes, sizes_of
 from braze.tensorrt.dims import Dims
 from braze.tensorrt.enums_runtime import ErrorCodeTRT
 from braze.tensorrt.execution import Listeners, Run, ask_allocator
-from braze.tensorrt.recorder import Reporter
+from braze.tensorrt.recorder import RAISED, Reporter
 from braze.tensorrt.tensor_table import DYNAMIC, TensorEntry
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class ContextRun:
         try:
             self._wait(run.stream)
             return run.report()
-        except Exception as e:  # of the profiler, or of what was on the stream
+        except RAISED as e:  # of the profiler, or of what was on the stream
             self._reporter.raised("IExecutionContext::reportToProfiler", e)
             return False
 
@@ -127,7 +126,7 @@ class ContextRun:
         try:
             self._wait(run.stream)
             self._reported(where, run)
-        except Exception:  # reported already, or another run's that was
+        except RAISED:  # reported already, or another run's that was
             return False
         return True
 
@@ -147,7 +146,7 @@ class ContextRun:
         """Run; what fails is reported and raised."""
         try:
             run()
-        except Exception as e:
+        except RAISED as e:
             self._reporter.raised(where, e)
             raise
 
@@ -167,10 +166,7 @@ class ContextRun:
                 return None
             places, late = self._places(where, stream)
             over = [] if places is None else self._put_beside(places)
-        except (BrazeError, DeviceError) as e:
-            self._reporter.raised(where, e)
-            return None
-        except Exception as e:  # of an output allocator
+        except RAISED as e:  # of braze, of the device, or of an output allocator
             self._reporter.raised(where, e)
             return None
         if places is None:

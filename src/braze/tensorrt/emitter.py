@@ -114,6 +114,10 @@ class Emitter:
         """The content of a constant tensor; None where it is none."""
         return self._read_now(name, self.lowering.builder.array(self.value(name)))
 
+    def peek(self, name: str) -> Array | None:
+        """As `array`, for a check alone: what is said of the layer does not depend on it."""
+        return self.lowering.builder.array(self.value(name))
+
     def _read_now(self, name: str, content: Array | None) -> Array | None:
         if content is not None:
             self._read.append(name)

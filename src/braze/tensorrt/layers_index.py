@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from braze.tensorrt.emitter import Emitter
 
 
+_INDEX: Final = (DataType.INT32, DataType.INT64)
+
+
 class IGatherLayer(ILayer):
     """Elements by their places. num_elementwise_dims: leading axes that indices share with data."""
 
@@ -34,6 +37,9 @@ class IGatherLayer(ILayer):
 
     def lower(self, emit: Emitter) -> None:
         """One node."""
+        if emit.dtype(emit.input(1)) not in _INDEX:
+            kind = emit.dtype(emit.input(1)).name
+            raise emit.wrong(f"its indices are {kind}; give INT32 or INT64")
         x, where = emit.input(0), emit.cast(emit.input(1), DataType.INT64)
         shared = self.num_elementwise_dims
         if self.mode is GatherMode.ND:

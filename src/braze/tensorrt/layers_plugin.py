@@ -22,6 +22,7 @@ from braze.tensorrt.layer import ILayer
 from braze.tensorrt.plugin_fields import DimsExprs, IDimensionExpr, IExprBuilder
 from braze.tensorrt.plugins import IPluginV3
 from braze.tensorrt.quick_plugin import QuickPlugin
+from braze.tensorrt.recorder import RAISED
 from braze.tensorrt.tensor import ITensor
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class PluginLayer(ILayer):
         contents = [_content(emit, emit.input(i)) for i in range(data, self.num_inputs)]
         try:
             told = self._told(types, sizes, contents)
-        except Exception as e:  # which no program must hear of as a bug of braze
+        except RAISED as e:  # which no program must hear of as a bug of braze
             raise emit.wrong(f"its plugin raised {type(e).__name__}: {e}") from e
         sources, parts = [], []
         for name, kind in zip(names, types, strict=True):
@@ -187,7 +188,7 @@ class AddPlugin(Adding):
         try:
             build = plugin.get_capability_interface(PluginCapabilityType.BUILD)
             count = 0 if build is None else int(build.num_outputs)
-        except Exception as e:  # of the plugin
+        except RAISED as e:  # of the plugin
             self._refuse(f"add_plugin_v3: the plugin raised {type(e).__name__}: {e}")
             return None
         layer = self._plugin(IPluginV3Layer, [*inputs, *shape_inputs], plugin, count)
@@ -215,7 +216,14 @@ class AddPlugin(Adding):
             self._refuse("add_plugin: kernels of plugins are not launched; use `impl`")
             return None
         inputs, plugin = call
-        return self._plugin(IPluginV3Layer, inputs, plugin, plugin.count(inputs))
+        if not self._owns(inputs, IPluginV3Layer.__name__):
+            return None
+        try:
+            count = plugin.count(inputs)
+        except RAISED as e:  # of the function that was registered
+            self._refuse(f"add_plugin: the plugin raised {type(e).__name__}: {e}")
+            return None
+        return self._plugin(IPluginV3Layer, inputs, plugin, count)
 
     def _plugin(
         self, kind: type[_P], inputs: Sequence[ITensor], plugin: Any, count: int

@@ -57,6 +57,9 @@ class _Quantizing(ILayer):
     def _scale_of(self, emit: Emitter) -> str:
         """The scale, without an axis where it is one number."""
         scale = emit.input(1)
+        known = emit.peek(scale)
+        if known is not None and not (known.astype(np.float32) > 0).all():
+            raise emit.wrong("its scales are not all above 0; give positive ones")
         return emit.reshape(scale, ()) if emit.type(scale).shape == (1,) else scale
 
 

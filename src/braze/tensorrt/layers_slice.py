@@ -44,6 +44,9 @@ class ISliceLayer(ILayer):
             self._vector(emit, i, own, len(axes))
             for i, own in ((1, self.start), (2, self.shape), (3, self.stride))
         ]
+        counts = emit.peek(parts[1])
+        if counts is not None and (counts < 0).any():
+            raise emit.misfit(f"its shape {counts.tolist()} has sizes below 0; give others")
         if self.mode is SampleMode.STRICT_BOUNDS:
             emit.give(0, self._strict(emit, x, axes, parts))
         else:

@@ -20,7 +20,8 @@ from typing import Any
 
 from braze.tensorrt.plugin_fields import ISymExprs, KernelLaunchParams
 from braze.tensorrt.plugin_registry import get_plugin_registry
-from braze.tensorrt.quick_plugin import QuickCreator, bound_arguments
+from braze.tensorrt.quick_plugin import QuickCreator
+from braze.tensorrt.quick_schema import schema_of
 from braze.tensorrt.quick_tensors import (
     AutoTuneCombination,
     ShapeExpr,
@@ -38,11 +39,15 @@ Function = Callable[..., Any]
 
 
 def register(plugin_id: str, lazy_register: bool = False) -> Callable[[Function], Function]:
-    """The decorated function tells types and sizes of the outputs. plugin_id: "namespace::name"."""
+    """The decorated function tells types and sizes of the outputs. plugin_id: "namespace::name".
+
+    lazy_register: its arrays may leave their element types open. Raises ValueError for a function
+    whose arguments and result are not annotated as `quick_schema` says.
+    """
     namespace, name = _parts(plugin_id)
 
     def decorate(function: Function) -> Function:
-        creator = QuickCreator(name, namespace, function)
+        creator = QuickCreator(name, namespace, function, schema_of(function, lazy_register))
         if not get_plugin_registry().register_creator(creator, namespace):
             raise ValueError(f"plugin {plugin_id!r} is registered already")
         return function
@@ -102,7 +107,7 @@ class _Namespace:
             raise AttributeError(str(e)) from None
 
         def add(*arguments: Any, **named: Any) -> Any:
-            inputs, attributes = bound_arguments(creator.describe, arguments, named)
+            inputs, attributes = creator.schema.bound(arguments, named)
             return inputs, creator.make(attributes)
 
         return add

@@ -15,6 +15,7 @@ from braze.tensorrt.enums_runtime import DataType
 from braze.tensorrt.layers_plugin import IPluginV3Layer, PluginLayer
 from braze.tensorrt.plugin_fields import DynamicPluginTensorDesc, PluginTensorDesc
 from braze.tensorrt.quick_plugin import QuickPlugin
+from braze.tensorrt.recorder import RAISED
 
 C = PluginCapabilityType
 
@@ -32,7 +33,7 @@ def kept_plugin(part: Mapping[str, Any], named: Callable[[str], str]) -> dict[st
         made = _kept_v3(layer, inputs, outputs) if is_v3 else _kept_v2(layer, inputs, outputs)
     except ConfigError:
         raise
-    except Exception as e:
+    except RAISED as e:
         why = f"its plugin raised {type(e).__name__}: {e}"
         raise ConfigError(f"layer {layer.name!r}: {why}") from e
     return {

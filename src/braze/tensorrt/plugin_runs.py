@@ -104,10 +104,7 @@ class EnginePlugin:
         places = [[address_of(x) for x in arrays] for arrays in (inputs, outputs)]
         if self.entry["kind"] == "v3":
             self.plugin.on_shape_change(*told)
-        try:
-            status = self.plugin.enqueue(*told, *places, address_of(workspace), stream)
-        except SystemExit as e:  # fails the run, as all that a plugin raises; it ends no program
-            raise ExecutionError(f"plugin layer {self.entry['layer']!r} raised {e!r}") from e
+        status = self.plugin.enqueue(*told, *places, address_of(workspace), stream)
         if status not in (None, 0):
             raise ExecutionError(f"plugin layer {self.entry['layer']!r} failed with {status}")
         return outputs

@@ -24,6 +24,7 @@ from braze.tensorrt.plugins import (
     IPluginV3QuickCore,
     IPluginV3QuickRuntime,
 )
+from braze.tensorrt.quick_schema import Schema, element_type, is_array
 from braze.tensorrt.quick_tensors import ShapeExpr, ShapeExprs, Tensor, TensorDesc
 from braze.tensorrt.tensor import ITensor
 
@@ -41,32 +42,18 @@ _NAMES: Final = {
 }
 
 
-def bound_arguments(
-    describe: Function, arguments: Sequence[Any], named: Attributes
-) -> tuple[list[ITensor], dict[str, Any]]:
-    """Tensors, and attributes by name, of a call; raises TypeError for one that does not fit."""
-    bound = inspect.signature(describe).bind(*arguments, **named)
-    bound.apply_defaults()
-    inputs = [v for v in bound.arguments.values() if isinstance(v, ITensor)]
-    attributes = {k: v for k, v in bound.arguments.items() if not isinstance(v, ITensor)}
-    return inputs, attributes
-
-
 class QuickCreator(IPluginCreatorV3Quick):
     """The functions of a plugin, registered under its name.
 
-    describe: tells the outputs; implementation, combinations, kernel: of `impl`, `autotune` and
-    `aot_impl`, or None.
+    describe: tells the outputs, and schema, what it declares; implementation, combinations, kernel:
+    of `impl`, `autotune` and `aot_impl`, or None.
     """
 
-    def __init__(self, name: str, namespace: str, describe: Function) -> None:
+    def __init__(self, name: str, namespace: str, describe: Function, schema: Schema) -> None:
         super().__init__()
         self.name, self.plugin_namespace, self.plugin_version = name, namespace, "1"
-        self.describe = describe
-        parameters = inspect.signature(describe).parameters.values()
-        self.field_names = PluginFieldCollection_(
-            PluginField(p.name) for p in parameters if "TensorDesc" not in str(p.annotation)
-        )
+        self.describe, self.schema = describe, schema
+        self.field_names = PluginFieldCollection_(PluginField(n) for n in schema.attributes)
         self.implementation: Function | None = None
         self.combinations: Function | None = None
         self.kernel: Function | None = None
@@ -78,19 +65,20 @@ class QuickCreator(IPluginCreatorV3Quick):
     def create_plugin(self, name: str, *arguments: Any) -> QuickPlugin:
         """A plugin of fields; arguments: fields and phase, or a namespace before these."""
         fields = arguments[1] if isinstance(arguments[0], str) else arguments[0]
-        return self.make({f.name: _value(self.describe, f) for f in fields})
+        return self.make({f.name: _value(self.schema.attributes.get(f.name), f) for f in fields})
 
 
-def _value(describe: Function, field: Any) -> Any:
-    """An attribute of a field: text, an array where the function wants one, or a number."""
+def _value(annotation: Any, field: Any) -> Any:
+    """An attribute of a field: text, bytes, an array where the function wants one, or a number."""
     if field.type is PluginFieldType.CHAR:
         return bytes(np.asarray(field.data, np.int8)).decode()
-    parameter = inspect.signature(describe).parameters.get(field.name)
-    annotation = "" if parameter is None else str(parameter.annotation)
-    if field.size != 1 or "ndarray" in annotation or "NDArray" in annotation:
-        return np.asarray(field.data)
+    if annotation is bytes:
+        return bytes(np.asarray(field.data, np.uint8))
+    if field.size != 1 or is_array(annotation):
+        kind = element_type(annotation)  # arrays of bool are kept as numbers
+        return np.asarray(field.data) if kind is None else np.asarray(field.data).astype(kind)
     value = field.data[0].item()
-    return bool(value) if annotation in ("bool", "<class 'bool'>") else value
+    return bool(value) if annotation is bool else value
 
 
 class QuickPlugin(IPluginV3, IPluginV3QuickCore, IPluginV3QuickBuild, IPluginV3QuickRuntime):
@@ -222,6 +210,8 @@ class QuickPlugin(IPluginV3, IPluginV3QuickCore, IPluginV3QuickBuild, IPluginV3Q
 def _field(name: str, value: Any) -> PluginField:
     if isinstance(value, str):
         return PluginField(name, np.frombuffer(value.encode(), np.int8), PluginFieldType.CHAR)
+    if isinstance(value, bytes):
+        return PluginField(name, np.frombuffer(value, np.uint8))
     array = np.atleast_1d(np.asarray(value))
     if array.dtype == np.bool_:
         array = array.astype(np.int32)

@@ -42,6 +42,11 @@ _CODES: Final[tuple[tuple[type[BrazeError], ErrorCodeTRT], ...]] = (
 )
 
 
+# what ends a call with an error where a callback of the program raises it; a callback that asks for
+# the end of the program does not get it, as in TensorRT, where it is called from within C++
+RAISED: Final = (Exception, SystemExit)
+
+
 class IErrorRecorder:
     """Keeps the errors of the objects it is set on; derive from it and override its methods."""
 
@@ -79,7 +84,7 @@ def tell(logger: ILogger, severity: Severity, message: str) -> None:
     """Tell a logger; what it raises ends up on standard error, as in TensorRT."""
     try:
         logger.log(severity, message)
-    except Exception as e:
+    except RAISED as e:
         print(f"[ERROR] Exception caught in log(): {e}", file=sys.stderr)
 
 
@@ -105,25 +110,25 @@ class Reporter:
         for recorder in heard.values():
             try:
                 recorder.report_error(code, message)
-            except Exception as e:
+            except RAISED as e:
                 print(f"[ERROR] Exception caught in report_error(): {e}", file=sys.stderr)
 
     def wrong(self, where: str, text: str) -> None:
         """Report wrong use."""
         self.error(where, ErrorCodeTRT.INVALID_ARGUMENT, f"Parameter check failed. {text}")
 
-    def raised(self, where: str, error: Exception, also: Iterable[IErrorRecorder] = ()) -> None:
+    def raised(self, where: str, error: BaseException, also: Iterable[IErrorRecorder] = ()) -> None:
         """Report what the core raised, or what the program wrote: plugins, allocators, ..."""
         self.error(where, code_of(error), said(error), also)
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """An exception as text, with its kind where it is none of braze's own."""
     kind = type(error).__name__
     return (str(error) or kind) if isinstance(error, BrazeError) else f"{kind}: {error}"
 
 
-def code_of(error: Exception) -> ErrorCodeTRT:
+def code_of(error: BaseException) -> ErrorCodeTRT:
     """TensorRT's number for an exception."""
     for kind, code in _CODES:
         if isinstance(error, kind):

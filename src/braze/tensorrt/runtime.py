@@ -13,7 +13,7 @@ from braze.tensorrt.engine import ICudaEngine
 from braze.tensorrt.enums_runtime import TempfileControlFlag
 from braze.tensorrt.logger import ILogger
 from braze.tensorrt.plugin_runs import unmarked
-from braze.tensorrt.recorder import Reporter, Reporting
+from braze.tensorrt.recorder import RAISED, Reporter, Reporting
 from braze.tensorrt.stream_io import IStreamReader, IStreamReaderV2, read_all
 
 WHERE = "IRuntime::deserializeCudaEngine"
@@ -60,7 +60,7 @@ class Runtime(Reporting, Scoped):
             data = read_all(source) if isinstance(source, _READERS) else _bytes_of(source)
             engine = core.Engine.from_bytes(unmarked(data))
             return ICudaEngine(engine, self.logger, self._reporter.recorder)
-        except Exception as e:  # of braze, of a stream reader, or of what makes plugins
+        except RAISED as e:  # of braze, of a stream reader, or of what makes plugins
             self._reporter.raised(WHERE, e)
             return None
 
