@@ -206,8 +206,32 @@ def test_a_timing_cache_that_misses(here: Path, capsys: pytest.CaptureFixture[st
     assert main([*build, "--errorOnTimingCacheMiss"]) == 1
     assert "tactics were timed" in capsys.readouterr().err
     assert main([*build, "--errorOnTimingCacheMiss"]) == 0
-    assert main([*build, "--inputIOFormats=fp16:chw"]) == 1
-    assert "which is float32 in the model" in capsys.readouterr().err
+    assert main([*build, "--inputIOFormats=int8:chw"]) == 1
+    out, err = capsys.readouterr()
+    assert "which is float32 in the model" in err and "\ntrtexec: --inputIO" in err
+    assert out.count("&&&& FAILED") == 1 and "# trtexec --onnx=model.onnx" in out.splitlines()[-1]
+
+
+def test_inputs_and_outputs_of_other_types(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    formats = ["--inputIOFormats=fp16:chw", "--outputIOFormats=fp16:chw"]
+    build = ["--onnx=model.onnx", "--minShapes=input:1x4", "--optShapes=input:2x4"]
+    build += ["--maxShapes=input:4x4", "--saveEngine=e"]
+    for more in ([], ["--refit"], ["--fp16"]):
+        assert main([*build, *formats, *more, "--skipInference"]) == 0
+        engine = braze.Engine.load("e")
+        kinds = {str(b.dtype) for b in (*engine.plan.inputs, *engine.plan.outputs)}
+        assert kinds == {"float16"}
+        x = np.linspace(-2, 2, 12, dtype=np.float16).reshape(3, 4)
+        (y,) = engine({"input": x}).values()
+        wanted = scale_reference(x.astype(np.float32))
+        if more == ["--fp16"]:  # products of halves: 4 of at most 2 * 3, rounded to 11 bits each
+            np.testing.assert_allclose(y, wanted, atol=4 * 6 * 2**-11)
+        else:  # the model computes in float32, and the result is rounded once
+            np.testing.assert_array_max_ulp(y, wanted.astype(np.float16), 1)
+    assert main([*build, "--outputIOFormats=bf16:chw", *QUICK]) == 0
+    engine = braze.Engine.load("e")
+    assert str(engine.plan.inputs[0].dtype) == "float32"
+    assert str(engine.plan.outputs[0].dtype) == "bfloat16"
 
 
 def test_refits(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

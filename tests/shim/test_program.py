@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import braze
+from braze.core.errors import FileError
+from braze.shim.program import _find
 
 SOURCE = str(Path(braze.__file__).parent.parent)
 
@@ -115,6 +117,17 @@ def test_what_the_path_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
     assert shim(tmp_path, "tool").stdout == "ran\n"
     assert "is no Python script" in shim(tmp_path, "shell").stderr
+
+
+def test_what_lies_beside_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "environment" / "tool"
+    tool.parent.mkdir()
+    tool.write_text(f"#!{sys.executable}\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tool.parent / "python"))
+    assert _find("tool") == str(tool)
+    with pytest.raises(FileError, match="no such file"):
+        _find("another-tool")
 
 
 def test_children_are_shimmed_and_keep_their_own_start(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def _add_model_arguments(group: argparse._ArgumentGroup) -> None:
     add("--markUnfusedTensorsAsDebugTensors", action="store_true",
         help="keep every tensor readable that exists between kernels")  # fmt: skip
     add("--inputIOFormats", metavar="SPEC",
-        help="types and layouts of the inputs, as fp32:chw; checked, layouts are chw")  # fmt: skip
+        help="types and layouts of the inputs, as fp16:chw; layouts are chw")  # fmt: skip
     add("--outputIOFormats", metavar="SPEC", help="the same of the outputs")
     add("--refit", action="store_true",
         help="keep the model in the engine, so that its weights can be replaced")  # fmt: skip

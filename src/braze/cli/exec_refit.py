@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -23,11 +22,12 @@ KEPT: Final = ("target", "precision", "layer_precisions", "optimization_level", 
 
 
 def build_refittable(
-    model: str, trace: Trace, options: Mapping[str, Any], identical: bool
+    model: Any, name: str, trace: Trace, options: Mapping[str, Any], identical: bool
 ) -> braze.Engine:
     """An engine that keeps its model. Raises ConfigError for options that a refit cannot repeat.
 
-    identical: what trtexec sets where weights are stripped and --refit is not given.
+    model: as `braze.build` takes it; name: what the engine is called; identical: what trtexec sets
+    where weights are stripped and --refit is not given.
     """
     if options.get("calibration") is not None or options.get("values"):
         raise ConfigError("--refit keeps neither --calib nor --values; leave one of them out")
@@ -35,7 +35,7 @@ def build_refittable(
     from braze.tensorrt.kept import finished
 
     plan = braze.compile(model, trace=trace, **options)
-    plan = finished(plan, _record(model, options, identical))
+    plan = finished(plan, _record(model, name, options, identical))
     backend = find_backend(options["target"], plan.threads)
     backend.require()
     return backend.load(plan)
@@ -51,7 +51,7 @@ def stripped_image(engine: braze.Engine) -> np.ndarray[Any, Any]:
     return to_array(without_weights(replace(plan, record=record)))
 
 
-def _record(model: str, options: Mapping[str, Any], identical: bool) -> EngineRecord:
+def _record(model: Any, name: str, options: Mapping[str, Any], identical: bool) -> EngineRecord:
     from braze.frontend.onnx.proto import load_model
     from braze.frontend.onnx.records import TensorRecord
     from braze.tensorrt.kept import is_stripped, kept_part
@@ -71,7 +71,7 @@ def _record(model: str, options: Mapping[str, Any], identical: bool) -> EngineRe
     ]
     flag = BuilderFlag.REFIT_IDENTICAL if identical else BuilderFlag.REFIT
     return {
-        "name": Path(model).stem,
+        "name": name,
         "flags": 1 << int(flag),
         "options": {k: options[k] for k in KEPT if options.get(k)},
         "profiles": _profiles(options.get("shapes")),

@@ -13,6 +13,7 @@ import numpy as np
 import braze
 from braze.cli.callers import GpuCaller, HostCaller
 from braze.cli.contents import Content, read_contents
+from braze.cli.exec_formats import model_in_formats
 from braze.cli.exec_log import TENSORRT, Log, title
 from braze.cli.exec_options import ExecOptions, add_exec_arguments, exec_options
 from braze.cli.exec_outputs import report_outputs
@@ -49,6 +50,7 @@ from braze.core.trace import Trace
 from braze.engine.read import read_file
 from braze.engine.write import write_image
 from braze.tensorrt.inspector import engine_information, one_line
+from braze.tensorrt.onnx_proto import to_proto
 
 HELP = "build or load an engine, time it, and report (trtexec's options)"
 PROFILE_RUNS = 10
@@ -63,10 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the last line says PASSED or FAILED, as in trtexec."""
-    options = exec_options(args, args.unknown)
     about = title(args.command_line)
-    print(f"&&&& RUNNING {about}")
     try:
+        options = exec_options(args, args.unknown)
+        print(f"&&&& RUNNING {about}")
         _execute(options, Log(options.verbose))
     except BaseException:
         print(f"&&&& FAILED {about}", flush=True)
@@ -136,10 +138,11 @@ def _build(o: ExecOptions, log: Log) -> braze.Engine:
     known = _cache_entries(o)
     with build_progress() as progress:
         trace = Trace(progress=progress)
+        model = _model(o)
         engine = (
-            build_refittable(o.onnx, trace, o.build, identical=not o.refit)
+            build_refittable(model, Path(o.onnx).stem, trace, o.build, identical=not o.refit)
             if o.refit or o.strip
-            else braze.build(o.onnx, trace=trace, **o.build)
+            else braze.build(model, trace=trace, **o.build)
         )
     spent = time.perf_counter() - start
     parsing = trace.seconds.get("import", 0.0)
@@ -165,6 +168,15 @@ def _build(o: ExecOptions, log: Log) -> braze.Engine:
     if o.strip:
         log.say("The engine has no weights in its file; what is run here has those of the model")
     return engine
+
+
+def _model(o: ExecOptions) -> Any:
+    """What is built, as `braze.build` takes it."""
+    model = model_in_formats(o.onnx, o.input_formats, o.output_formats)
+    quantizes = {"int8", "fp8"} & set(o.build["precision"].split(","))
+    if isinstance(model, str) or not (quantizes or o.build["calibration"]):
+        return model
+    return to_proto(model)  # quantization works on that
 
 
 def _cache_entries(o: ExecOptions) -> int:

@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
@@ -60,11 +60,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message}; see `{self.prog} --help`\n")
 
 
-def make_parser(name: str, module: ModuleType) -> argparse.ArgumentParser:
-    """The parser of one command."""
-    parser = _Parser(prog=f"braze {name}", description=module.HELP, allow_abbrev=False)
+def make_parser(name: str, module: ModuleType, program: str = "") -> argparse.ArgumentParser:
+    """The parser of one command. program: what it is called by, if not by `braze NAME`."""
+    parser = _Parser(prog=program or f"braze {name}", description=module.HELP, allow_abbrev=False)
     module.add_arguments(parser)
-    parser.set_defaults(run=module.run, command=name)
+    parser.set_defaults(run=module.run, program=parser.prog)
     return parser
 
 
@@ -75,14 +75,23 @@ def import_command(arguments: Sequence[str]) -> ModuleType | None:
     return import_module(COMMANDS[arguments[0]])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit code."""
+def main(
+    argv: Sequence[str] | None = None,
+    program: str = "",
+    refused: Callable[[], object] | None = None,
+) -> int:
+    """Run one command and return the exit code.
+
+    program: what the command is called by, if not by `braze NAME`; refused: called where its
+    arguments cannot be read, so that it does not begin.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _dispatch(arguments)
+        code = _dispatch(arguments, program, refused)
         print(end="", flush=True)  # a reader that is gone shows here, not while Python ends
     except KeyboardInterrupt:
-        print(" ".join(["braze", *arguments[:1]]) + ": interrupted", file=sys.stderr)
+        name = program or " ".join(["braze", *arguments[:1]])
+        print(f"{name}: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # the reader of our output is gone: nothing to tell, and nobody to tell it to
@@ -95,19 +104,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _dispatch(arguments: list[str], program: str, refused: Callable[[], object] | None) -> int:
     try:
         module = import_command(arguments)
         if module is None:
             return _no_command(arguments)
         name = arguments[0]
-        parser = make_parser(name, module)
+        parser = make_parser(name, module, program)
         args, unknown = parser.parse_known_args(arguments[1:])
         if unknown and name != "exec":  # exec knows why it lacks some of trtexec's options
             parser.error(f"unknown argument {unknown[0]!r}")
     except SystemExit as e:
+        if e.code and refused is not None:
+            refused()
         return e.code if isinstance(e.code, int) else FAILED
-    args.command_line = ["braze", *arguments]
+    args.command_line = [program, *arguments[1:]] if program else ["braze", *arguments]
     args.unknown = unknown
     return _guarded(args)
 
@@ -140,7 +151,7 @@ def _guarded(args: argparse.Namespace) -> int:
             raise  # standard output is full: files of ours are named
         if getattr(args, "verbose", False):
             traceback.print_exception(e)
-        print(f"braze {args.command}: {_told(e)}", file=sys.stderr)
+        print(f"{args.program}: {_told(e)}", file=sys.stderr)
         return USAGE if isinstance(e, ConfigError) else FAILED
 
 

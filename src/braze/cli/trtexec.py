@@ -9,14 +9,16 @@ from braze.cli.exec_log import title
 from braze.cli.main import USAGE
 from braze.cli.main import main as braze_main
 
+NAME = "trtexec"
 FAILED = 1  # all that trtexec has, for wrong usage too
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 0 where it passed, 1 where it failed."""
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    code = braze_main(["exec", *arguments])
-    if code == USAGE:
-        print(f"&&&& FAILED {title(['trtexec', *arguments])}")
-        return FAILED
-    return code
+
+    def refused() -> None:
+        print(f"&&&& FAILED {title([NAME, *arguments])}")
+
+    code = braze_main(["exec", *arguments], NAME, refused)
+    return FAILED if code == USAGE else code

@@ -28,7 +28,10 @@ def run_module(name: str, arguments: Sequence[str]) -> int:
 
 
 def run_script(script: str, arguments: Sequence[str]) -> int:
-    """`python script arguments`; a name without a folder is looked up in PATH too."""
+    """`python script arguments`; a name without a folder is also one of a command.
+
+    Commands are looked up in PATH, and beside the interpreter, whose packages may bring them.
+    """
     path = _find(script)
     sys.path.insert(0, str(Path(path).resolve().parent))
     return _run(lambda: runpy.run_path(path, run_name="__main__"), path, arguments)
@@ -79,10 +82,15 @@ def _is_starter(file: str) -> bool:
     return Path(file).resolve() == HERE or file in ("<frozen runpy>", runpy.__file__)
 
 
+def _beside(script: str) -> str | None:
+    """A command of an environment that is not activated, so that PATH has it not."""
+    return shutil.which(script, path=os.path.dirname(sys.executable))
+
+
 def _find(script: str) -> str:
     if os.path.exists(script):
         return script
-    found = None if os.sep in script else shutil.which(script)
+    found = None if os.sep in script else shutil.which(script) or _beside(script)
     if found is None:
         raise FileError(f"{script}: there is no such file; give a Python script, or -m MODULE")
     with open(found, "rb") as file:
