@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import braze.tensorrt as trt
 from tests.tensorrt.engines import Log, Recorder, static_engine
@@ -18,6 +20,11 @@ A = floats(2, 8)
 def broken(*_arguments: Any) -> Any:
     """In place of any method."""
     raise ValueError("the plugin is broken")
+
+
+def ends(*_: Any) -> Any:
+    """In place of any method: it asks for the end of the program."""
+    raise SystemExit(3)
 
 
 def plugin_plan(plugin: Any) -> Any:
@@ -70,6 +77,24 @@ def test_plugins_that_raise_where_they_are_added(monkeypatch: pytest.MonkeyPatch
     assert "the plugin raised ValueError: the plugin is broken" in log.errors[0]
 
 
+@pytest.mark.parametrize("raising", [broken, ends])
+def test_creators_that_raise_where_a_model_is_parsed(
+    raising: Any, creators: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 8]) for n in "xy")
+    for creator in (Creator, OldCreator):
+        monkeypatch.setattr(creator, "create_plugin", raising)
+        name = next(c.name for c in creators if isinstance(c, creator))
+        node = helper.make_node(name, ["x"], ["y"], domain="own")
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+        graph = helper.make_graph([node], "g", [x], [y])
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+        network, log = new_network()
+        parser = trt.OnnxParser(network, log)
+        assert not parser.parse(model.SerializeToString()) and parser.num_errors == 1
+        assert "its creator raised" in parser.get_error(0).desc()
+
+
 LOADING = [
     (Creator, "create_plugin"), (Halving, "attach_to_context"), (Halving, "set_tactic"),
     (OldCreator, "deserialize_plugin"), (Old, "initialize"),
@@ -120,11 +145,6 @@ def test_plugins_that_return_a_status(creators: Any, monkeypatch: pytest.MonkeyP
     assert ran(context, False) is False
     assert recorder.get_error_code(0) is trt.ErrorCodeTRT.FAILED_EXECUTION
     assert "failed with 7" in log.errors[0]
-
-
-def ends(*_: Any) -> Any:
-    """In place of any method: it asks for the end of the program."""
-    raise SystemExit(3)
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,12 @@ class AddPlugin(Adding):
         if not hasattr(plugin, "get_output_dimensions"):
             self._refuse("add_plugin_v2: only plugins of kind IPluginV2DynamicExt can be added")
             return None
-        return self._plugin(IPluginV2Layer, inputs, plugin, int(plugin.num_outputs))
+        try:
+            count = int(plugin.num_outputs)
+        except RAISED as e:  # of the plugin
+            self._refuse(f"add_plugin_v2: the plugin raised {type(e).__name__}: {e}")
+            return None
+        return self._plugin(IPluginV2Layer, inputs, plugin, count)
 
     def add_plugin(
         self, call: tuple[Sequence[ITensor], Any], aot: bool = False

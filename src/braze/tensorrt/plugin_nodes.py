@@ -15,6 +15,7 @@ from braze.tensorrt.enums_plugin import PluginFieldType, TensorRTPhase
 from braze.tensorrt.plugin_fields import PluginField, PluginFieldCollection
 from braze.tensorrt.plugin_registry import get_plugin_registry
 from braze.tensorrt.plugins import IPluginCreator
+from braze.tensorrt.recorder import RAISED
 from braze.tensorrt.tensor import ITensor
 from braze.tensorrt.weights import Weights
 
@@ -50,12 +51,17 @@ def add_plugin_node(
         _field(k, v) for k, v in node.attributes.items() if k not in _OF_CREATOR
     )
     inputs = [_input(network, n, tensors, initializers) for n in node.inputs if n]
-    if isinstance(creator, IPluginCreator):
-        plugin = creator.create_plugin(node.name, fields)
-        layer: ILayer | None = network.add_plugin_v2(inputs, plugin)
-    else:
-        plugin = creator.create_plugin(node.name, fields, TensorRTPhase.BUILD)
-        layer = network.add_plugin_v3(inputs, [], plugin)
+    is_v2 = isinstance(creator, IPluginCreator)
+    phase = () if is_v2 else (TensorRTPhase.BUILD,)
+    try:
+        plugin = creator.create_plugin(node.name, fields, *phase)
+    except RAISED as e:
+        raise ModelError(f"{node.where}: its creator raised {type(e).__name__}: {e}") from e
+    layer: ILayer | None = (
+        network.add_plugin_v2(inputs, plugin)
+        if is_v2
+        else network.add_plugin_v3(inputs, [], plugin)
+    )
     if layer is None or layer.num_outputs < len(node.outputs):
         raise ModelError(f"{node.where}: its plugin cannot be added, or has too few outputs")
     layer._name = node.name
