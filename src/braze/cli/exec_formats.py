@@ -31,8 +31,6 @@ def model_in_formats(
     model: str, inputs: Sequence[IoFormat], outputs: Sequence[IoFormat]
 ) -> str | ModelRecord:
     """The model, with Casts where other types are asked for; where no Cast is right it stays."""
-    if not any(f.dtype for f in (*inputs, *outputs)):
-        return model
     record = load_model(model)
     graph = record.graph
     made = {o for n in graph.nodes for o in n.outputs}

@@ -13,7 +13,6 @@ import numpy as np
 import braze
 from braze.cli.callers import GpuCaller, HostCaller
 from braze.cli.contents import Content, read_contents
-from braze.cli.exec_formats import model_in_formats
 from braze.cli.exec_log import TENSORRT, Log, title
 from braze.cli.exec_options import ExecOptions, add_exec_arguments, exec_options
 from braze.cli.exec_outputs import report_outputs
@@ -50,7 +49,6 @@ from braze.core.trace import Trace
 from braze.engine.read import read_file
 from braze.engine.write import write_image
 from braze.tensorrt.inspector import engine_information, one_line
-from braze.tensorrt.onnx_proto import to_proto
 
 HELP = "build or load an engine, time it, and report (trtexec's options)"
 PROFILE_RUNS = 10
@@ -172,6 +170,11 @@ def _build(o: ExecOptions, log: Log) -> braze.Engine:
 
 def _model(o: ExecOptions) -> Any:
     """What is built, as `braze.build` takes it."""
+    if not any(f.dtype for f in (*o.input_formats, *o.output_formats)):
+        return o.onnx
+    from braze.cli.exec_formats import model_in_formats  # of the compiler, as what follows
+    from braze.tensorrt.onnx_proto import to_proto
+
     model = model_in_formats(o.onnx, o.input_formats, o.output_formats)
     quantizes = {"int8", "fp8"} & set(o.build["precision"].split(","))
     if isinstance(model, str) or not (quantizes or o.build["calibration"]):
