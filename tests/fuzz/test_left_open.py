@@ -11,7 +11,7 @@ from braze.ops.product.deform_conv import DeformConv
 from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import Reduce
 from tests.fuzz.case import Case, Fill, Step, Tensor
-from tests.fuzz.expected import _combine
+from tests.fuzz.expected import MINUS, NAN, PLUS, _combine
 from tests.fuzz.left_open import moved_places, unseen
 from tests.fuzz.overflow import drawn_sums
 from tests.fuzz.test_found import right
@@ -131,3 +131,12 @@ def test_a_huge_factor_behind_a_convolution_may_be_in_its_weights() -> None:
     steps = (Step("Conv", ("x", "w"), ("c",)), Step("Mul", ("c", "s"), ("y",)))
     constants = {"w": weight, "s": Tensor("float32", (1, 1, 1, 1), values=(MAX,))}
     right(Case(steps, {"x": Tensor("float32", (1, 4, 8, 8), seed=938187206)}, ("y",), constants))
+
+
+def test_either_infinity_is_allowed_where_single_steps_are_nan_alone() -> None:
+    """Not where they are finite, nor where float64 is NaN too."""
+    exact = np.array([1.0, 1.0, np.nan])
+    typed = np.array([np.nan, 1.0, np.nan])
+    found = _combine(F32, exact, [exact, exact], typed, False)
+    either = NAN | PLUS | MINUS
+    assert [int(m) & either for m in found.may] == [either, 0, NAN]

@@ -17,7 +17,8 @@ ASSERT: Final = "Assert"
 def assertion(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """Input 0 as it is; the run checks that the one number in input 1 is 1, else says `message`."""
     (held,) = run_sizes(n, g, 1, "the condition")
-    what = f"node {n.name!r} (Assert): {n.attr('message', '')}"
+    told = n.attr("message", "") or "the condition does not hold; give inputs for which it does"
+    what = f"node {n.name!r} (Assert): {told}"
     if isinstance(held, int):
         if held != 1:
             raise ShapeError(what)
