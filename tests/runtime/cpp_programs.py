@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import braze
 from braze.runtime.native import LIBRARY_PATH
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,8 +30,8 @@ def compiled(source: Path, program: Path) -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """That of a program which finds this braze by BRAZE_PYTHON."""
-    source = str(REPOSITORY / "src")
+    """That of a program which finds the braze of these tests by BRAZE_PYTHON, installed or not."""
+    source = str(Path(braze.__file__).parents[1])
     return {
         **os.environ,
         "BRAZE_PYTHON": sys.executable,
