@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import braze
 from braze.core.errors import ProfileError, ShapeError
 from tests.codegen.anchors.harness import host_isas
+from tests.pairs import pairwise
 
 F, INT = TensorProto.FLOAT, TensorProto.INT64
 Array = np.ndarray[Any, Any]
@@ -112,52 +113,58 @@ def data(batch: int, classes: int, count: int, seed: int = 0) -> dict[str, Array
 
 
 TARGETS = ["reference", *(f"cpu:{isa}" for isa in host_isas())]
+# sizes and numbers: known to the build or given by the run, and at what level it is built
+WAYS = [(True, 3), (True, 1), (False, 0), (False, 2)]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("centered", [False, True])
-def test_every_form(target: str, turned: bool, centered: bool) -> None:
+@pytest.mark.parametrize(
+    ("way", "target", "turned", "centered"),
+    pairwise(WAYS, TARGETS, [False, True], [False, True]),
+)
+def test_every_form(way: tuple[bool, int], target: str, turned: bool, centered: bool) -> None:
+    fixed, level = way
     options: dict[str, Any] = {"centered": int(centered), "turned": turned}
-    fixed = model([2, 40, 4], [2, 3, 40], most=6, overlap=0.3, least=0.4, **options)
-    free = model(["b", "n", 4], ["b", 3, "n"], most=None, overlap=None, least=None, **options)
-    engines = [
-        (braze.build(m, target=target, optimization_level=level), m is free)
-        for m, level in ((fixed, 3), (free, 0), (free, 2))
-    ]
-    for (engine, is_free), seed in itertools.product(engines, range(2)):
+    if fixed:
+        m = model([2, 40, 4], [2, 3, 40], most=6, overlap=0.3, least=0.4, **options)
+    else:
+        m = model(["b", "n", 4], ["b", 3, "n"], most=None, overlap=None, least=None, **options)
+    engine = braze.build(m, target=target, optimization_level=level)
+    for seed in range(2):
         feed = data(2, 3, 40, seed)
         want = expected(feed["boxes"], feed["scores"], 6, 0.3, 0.4, centered)
         assert len(want) not in (0, 240)
         if turned:
             feed = {k: np.ascontiguousarray(v.transpose(0, 2, 1)) for k, v in feed.items()}
-        if is_free:
+        if not fixed:
             feed["most"] = np.array([6])
             feed["overlap"], feed["least"] = np.float32([0.3]), np.float32([0.4])
         np.testing.assert_array_equal(engine(feed)["y"], want)
 
 
-@pytest.mark.parametrize("most", [0, 1, 5, 30, 1 << 40, (1 << 63) - 1])
-def test_how_many_are_kept(most: int) -> None:
+def test_how_many_are_kept() -> None:
     feed = data(1, 2, 25)
-    want = expected(feed["boxes"], feed["scores"], most, 0.5)
-    np.testing.assert_array_equal(
-        braze.build(model([1, 25, 4], [1, 2, 25], most=most, overlap=0.5))(feed)["y"], want
-    )
     free = braze.build(model(["b", "n", 4], ["b", 2, "n"], most=None, overlap=0.5))
-    np.testing.assert_array_equal(free({**feed, "most": np.array([most])})["y"], want)
+    for i, most in enumerate((0, 1, 5, 30, 1 << 40, (1 << 63) - 1)):
+        want = expected(feed["boxes"], feed["scores"], most, 0.5)
+        fixed = model([1, 25, 4], [1, 2, 25], most=most, overlap=0.5)
+        got = braze.build(fixed, optimization_level=i % 3)(feed)["y"]
+        np.testing.assert_array_equal(got, want, f"at most {most}, fixed")
+        got = free({**feed, "most": np.array([most])})["y"]
+        np.testing.assert_array_equal(got, want, f"at most {most}, given")
 
 
 def test_nothing_said_keeps_nothing() -> None:
-    assert braze.build(model([1, 9, 4], [1, 1, 9]))(data(1, 1, 9))["y"].shape == (0, 3)
+    engine = braze.build(model([1, 9, 4], [1, 1, 9]), optimization_level=1)
+    assert engine(data(1, 1, 9))["y"].shape == (0, 3)
 
 
-@pytest.mark.parametrize("sizes", [(0, 2, 5), (1, 0, 5), (1, 2, 0), (3, 1, 1)])
-def test_no_boxes_classes_or_batch(sizes: tuple[int, int, int]) -> None:
-    feed = data(*sizes)
-    engine = braze.build(model(["b", "n", 4], ["b", "c", "n"], most=4, overlap=0.5))
-    want = expected(feed["boxes"], feed["scores"], 4, 0.5)
-    np.testing.assert_array_equal(engine(feed)["y"], want)
+def test_no_boxes_classes_or_batch() -> None:
+    m = model(["b", "n", 4], ["b", "c", "n"], most=4, overlap=0.5)
+    engine = braze.build(m, optimization_level=2)
+    for sizes in ((0, 2, 5), (1, 0, 5), (1, 2, 0), (3, 1, 1)):
+        feed = data(*sizes)
+        want = expected(feed["boxes"], feed["scores"], 4, 0.5)
+        np.testing.assert_array_equal(engine(feed)["y"], want, str(sizes))
 
 
 @pytest.mark.parametrize("target", ["reference", "cpu"])
@@ -169,10 +176,9 @@ def test_numbers_that_are_none(target: str) -> None:
     feed["scores"][0, 0, 2::9] = -np.inf
     feed["boxes"][0, 3::8, 1] = np.nan
     feed["boxes"][0, 4::8, 2] = np.inf
-    for given in ({}, {"least": 0.1}, {"least": float("nan")}):
-        engine = braze.build(
-            model([1, 30, 4], [1, 1, 30], most=30, overlap=0.2, **given), target=target
-        )
+    for level, given in enumerate(({}, {"least": 0.1}, {"least": float("nan")})):
+        m = model([1, 30, 4], [1, 1, 30], most=30, overlap=0.2, **given)
+        engine = braze.build(m, target=target, optimization_level=level)
         with np.errstate(all="ignore"):
             want = expected(feed["boxes"], feed["scores"], 30, 0.2, **given)
         np.testing.assert_array_equal(engine(feed)["y"], want)
@@ -205,7 +211,7 @@ def test_sorted_rows_go_on() -> None:
     m.graph.output.append(helper.make_tensor_value_info("picked", F, None))
     feed = data(1, 2, 20)
     want = expected(feed["boxes"], feed["scores"], 5, 0.4)
-    got = braze.build(m)(feed)
+    got = braze.build(m, optimization_level=2)(feed)
     np.testing.assert_array_equal(got["picked"], feed["boxes"][:, want[:, 2]])
 
 
@@ -214,6 +220,6 @@ def test_wrong_models_and_numbers() -> None:
         braze.build(model([9, 4], [1, 1, 9]))
     with pytest.raises(ShapeError, match="numbers of a box"):
         braze.build(model([1, 9, 5], [1, 1, 9]))
-    engine = braze.build(model([1, 9, 4], [1, 1, 9], most=None))
+    engine = braze.build(model([1, 9, 4], [1, 1, 9], most=None), optimization_level=1)
     with pytest.raises(ProfileError):
         engine({**data(1, 1, 9), "most": np.array([-1])})
