@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 import braze
 from braze.core.errors import UnsupportedOpError
+from tests.pairs import pairwise
 
 Array = np.ndarray[Any, Any]
 KINDS = {
@@ -49,24 +50,27 @@ def data(kind: str, shape: tuple[int, ...], axis: int | None) -> Array:
     return x
 
 
-@pytest.mark.parametrize("target", ["cpu", "reference"])
-@pytest.mark.parametrize("is_sorted", [0, 1])
+SHAPES: list[tuple[tuple[int, ...], int | None]] = [
+    ((3, 4), None), ((5, 2, 3), 0), ((3, 7), 1), ((2, 6, 2), -2), ((6,), 0), ((1,), None),
+    ((0,), None),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("shape", "axis"),
-    [
-        ((3, 4), None), ((5, 2, 3), 0), ((3, 7), 1), ((2, 6, 2), -2), ((6,), 0), ((1,), None),
-        ((0,), None),
-    ],
-)  # fmt: skip
-def test_as_numpy(shape: tuple[int, ...], axis: int | None, is_sorted: int, target: str) -> None:
-    for kind in KINDS:
-        x = data(kind, shape, axis)
-        free = axis in (None, 0)
-        m = model(kind, ["n", *shape[1:]] if free else list(shape), axis, is_sorted)
-        level = 2 if kind == "float32" else 1
-        got = braze.build(m, target=target, optimization_level=level)({"x": x})
-        for name, want in zip("yivc", expected(x, axis, is_sorted), strict=True):
-            np.testing.assert_array_equal(got[name], want)
+    ("form", "kind", "is_sorted", "target"),
+    pairwise(SHAPES, list(KINDS), [0, 1], ["cpu", "reference"]),
+)
+def test_as_numpy(
+    form: tuple[tuple[int, ...], int | None], kind: str, is_sorted: int, target: str
+) -> None:
+    shape, axis = form
+    x = data(kind, shape, axis)
+    free = axis in (None, 0)
+    m = model(kind, ["n", *shape[1:]] if free else list(shape), axis, is_sorted)
+    level = 2 if kind == "float32" else 1
+    got = braze.build(m, target=target, optimization_level=level)({"x": x})
+    for name, want in zip("yivc", expected(x, axis, is_sorted), strict=True):
+        np.testing.assert_array_equal(got[name], want)
 
 
 def test_only_what_is_asked_for() -> None:
