@@ -58,7 +58,8 @@ def test_a_thousand_inputs(kind: str) -> None:
     names = [f"x{i}" for i in range(1000)]
     attributes = {"axis": 0} if kind == "Concat" else {}
     node = helper.make_node(kind, names, ["y"], **attributes)
-    engine = braze.build(make([node], {n: [2, 3] for n in names}, ["y"]), target="cpu")
+    model = make([node], {n: [2, 3] for n in names}, ["y"])
+    engine = braze.build(model, target="cpu", optimization_level=2)
     feeds = {n: rand(2, 3, seed=i) for i, n in enumerate(names)}
     arrays = [a.astype(np.float64) for a in feeds.values()]
     want = {"Sum": sum, "Max": np.maximum.reduce, "Concat": np.concatenate}[kind](arrays)
@@ -101,10 +102,10 @@ def test_an_unrolled_recurrence(target: str, level: int, batch: int | str) -> No
     model = make(nodes, {"x": [batch, count, 8], "h": [batch, 8]}, ["y"], weights)
     shapes = {"x": ((1, count, 8), (2, count, 8), (4, count, 8)), "h": ((1, 8), (2, 8), (4, 8))}
     options = {} if batch == 2 else {"shapes": shapes}
-    engine = braze.build(model, target=target, optimization_level=level, **options)
+    plan = braze.compile(model, target=target, optimization_level=level, **options)
     if target == "cpu":
-        plan = braze.compile(model, target=target, optimization_level=level, **options)
         assert len(plan.kernels) <= 3
+    engine = braze.Engine.from_plan(plan)
     x, h = rand(2, count, 8, seed=1), rand(2, 8, seed=2)
     want, state = [], h.astype(np.float64)
     for t in range(count):
