@@ -10,6 +10,7 @@ import pytest
 from braze.core.errors import BrazeError
 from braze.frontend.onnx.importer import import_network
 from tests.contributed.peer import compare, feeds_of, node_model, rounded, run_peer, widened
+from tests.pairs import pairwise
 
 DTYPES = ["float32", "float16", "bfloat16"]
 CONV_ACTIVATIONS: list[dict[str, Any]] = [
@@ -34,9 +35,10 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype("f4")
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("attributes", CONV_ACTIVATIONS)
+@pytest.mark.parametrize(
+    ("attributes", "bias", "residual"),
+    pairwise(CONV_ACTIVATIONS, [False, True], [False, True]),
+)
 def test_fused_conv(bias: bool, residual: bool, attributes: dict[str, Any]) -> None:
     x, w = numbers(2, 4, 6, 5), numbers(6, 2, 3, 3, seed=1) / 3
     b = numbers(6, seed=2) if bias else None
@@ -114,9 +116,10 @@ def test_bias_add_and_bias_split_gelu(dtype: str) -> None:
     compare("BiasSplitGelu", [x, bias], dtype, want=[h[..., :4] * gelu], symbols={0: (0, 1)})
 
 
-@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
-@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.parametrize(
+    ("mode", "padding", "align"),
+    pairwise(["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"], [0, 1]),
+)
 def test_grid_sample(mode: str, padding: str, align: int) -> None:
     x, grid = numbers(2, 3, 5, 6), numbers(2, 4, 3, 2, seed=1) * 1.3
     compare("GridSample", [x, grid], mode=mode, padding_mode=padding, align_corners=align,

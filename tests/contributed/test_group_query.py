@@ -10,6 +10,7 @@ import pytest
 from braze.core.errors import BrazeError
 from braze.frontend.onnx.importer import import_network
 from tests.contributed.peer import compare, node_model
+from tests.pairs import pairwise
 
 B, D = 2, 16
 
@@ -51,31 +52,32 @@ def check(inputs: list[Any], ratio: int = 2, dtype: str = "float32", **more: Any
             num_heads=2 * ratio, kv_num_heads=2, **more)  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize(("rows", "cached"), [(5, 0), (1, 6), (3, 4)])
-@pytest.mark.parametrize("ratio", [1, 2, 4])
-def test_caches_that_grow(rows: int, cached: int, ratio: int, dtype: str) -> None:
-    check(inputs_of(rows, cached, ratio), ratio, dtype)
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "ratio"),
+    pairwise(["float32", "float16", "bfloat16"], [(5, 0), (1, 6), (3, 4)], [1, 2, 4]),
+)
+def test_caches_that_grow(sizes: tuple[int, int], ratio: int, dtype: str) -> None:
+    check(inputs_of(*sizes, ratio), ratio, dtype)
 
 
-@pytest.mark.parametrize("window", [-1, 1, 3])
-@pytest.mark.parametrize("softcap", [0.0, 0.7])
-@pytest.mark.parametrize("smooth", ["no", "smooth", "sink"])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("rows", "cached"), [(5, 0), (1, 6)])
+@pytest.mark.parametrize(
+    ("smooth", "window", "softcap", "bias", "sizes"),
+    pairwise(["no", "smooth", "sink"], [-1, 1, 3], [0.0, 0.7], [False, True], [(5, 0), (1, 6)]),
+)
 def test_scores(
-    rows: int, cached: int, window: int, softcap: float, smooth: str, bias: bool
+    sizes: tuple[int, int], window: int, softcap: float, smooth: str, bias: bool
 ) -> None:
-    inputs = inputs_of(rows, cached, bias=bias, sink=smooth == "sink")
+    inputs = inputs_of(*sizes, bias=bias, sink=smooth == "sink")
     more = {"smooth_softmax": 1} if smooth == "smooth" else {}
     check(inputs, local_window_size=window, softcap=softcap, **more)
 
 
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("rows", "cached"), [(5, 0), (1, 6), (3, 4)])
-def test_rotary(rows: int, cached: int, interleaved: int, packed: bool) -> None:
-    inputs = inputs_of(rows, cached, packed=packed, rotary=D // 2)
+@pytest.mark.parametrize(
+    ("sizes", "interleaved", "packed"),
+    pairwise([(5, 0), (1, 6), (3, 4)], [0, 1], [False, True]),
+)
+def test_rotary(sizes: tuple[int, int], interleaved: int, packed: bool) -> None:
+    inputs = inputs_of(*sizes, packed=packed, rotary=D // 2)
     check(inputs, constant=(7, 8), do_rotary=1, rotary_interleaved=interleaved)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from braze.core.errors import BrazeError
 from braze.frontend.onnx.importer import import_network
 from tests.contributed.peer import compare, node_model, rounded, widened
+from tests.pairs import pairwise
 
 DTYPES = ["float32", "float16", "bfloat16"]
 
@@ -18,11 +20,16 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype("f4")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
-@pytest.mark.parametrize("skip", [(2, 3, 8), (1, 3, 8), (3, 8)])
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("outputs", [[True], [True, False, False, True]])
+@pytest.mark.parametrize(
+    ("dtype", "skip", "op", "bias", "outputs"),
+    pairwise(
+        DTYPES,
+        [(2, 3, 8), (1, 3, 8), (3, 8)],
+        ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"],
+        [False, True],
+        [[True], [True, False, False, True]],
+    ),
+)
 def test_skip_norms(
     op: str, skip: tuple[int, ...], bias: bool, outputs: list[bool], dtype: str
 ) -> None:
@@ -65,9 +72,10 @@ def test_layer_norm_before_it_was_in_onnx(opset: int) -> None:
     compare("LayerNormalization", inputs, domain="", opset=opset, axis=-1, epsilon=1e-5)
 
 
-@pytest.mark.parametrize("segments", [False, True])
-@pytest.mark.parametrize("mask", [False, True])
-@pytest.mark.parametrize("places", [None, (2, 5), (1, 5)])
+@pytest.mark.parametrize(
+    ("places", "segments", "mask"),
+    pairwise([None, (2, 5), (1, 5)], [False, True], [False, True]),
+)
 def test_embed_layer_norm(segments: bool, mask: bool, places: tuple[int, ...] | None) -> None:
     r = np.random.default_rng(5)
     inputs: list[Any] = [
@@ -84,25 +92,28 @@ def test_embed_layer_norm(segments: bool, mask: bool, places: tuple[int, ...] | 
             epsilon=1e-5, mask_index_type=1)  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("last", [0, 1])
-@pytest.mark.parametrize("activation", [0, 1])
-@pytest.mark.parametrize("skip", [None, "same", "row", "4-D row"])
-@pytest.mark.parametrize("bias", [False, True])
-def test_group_norms(last: int, activation: int, skip: str | None, bias: bool, dtype: str) -> None:
+# what is added and a bias; GroupNorm has neither, SkipGroupNorm the bias with what is added alone
+ADDED = [(None, False), *itertools.product(["same", "row", "4-D row"], [False, True])]
+
+
+@pytest.mark.parametrize(
+    ("added", "dtype", "last", "activation"), pairwise(ADDED, DTYPES, [0, 1], [0, 1])
+)
+def test_group_norms(
+    last: int, activation: int, added: tuple[str | None, bool], dtype: str
+) -> None:
     """By the formula: onnxruntime has them for GPUs only."""
-    if bias and skip is None:
-        pytest.skip("GroupNorm has no bias")
+    skip, bias = added
     shape = (2, 3, 4, 6) if last else (2, 6, 3, 4)
     row = (2, 1, 1, 6) if last else (2, 6, 1, 1)
     x = numbers(*shape)
-    added = None
+    more = None
     if skip is not None:
-        added = numbers(*{"same": shape, "row": (2, 6), "4-D row": row}[skip], seed=3)
+        more = numbers(*{"same": shape, "row": (2, 6), "4-D row": row}[skip], seed=3)
     b = numbers(6, seed=4) if bias else None
-    wide = [widened(rounded(a, dtype)) for a in (x, added, b)]
+    wide = [widened(rounded(a, dtype)) for a in (x, more, b)]
     h = wide[0].astype("f8")
-    if added is not None:
+    if more is not None:
         h = h + wide[1].reshape(row if skip == "row" else wide[1].shape)
     if bias:
         h = h + wide[2].reshape((6,) if last else (6, 1, 1))
@@ -115,7 +126,7 @@ def test_group_norms(last: int, activation: int, skip: str | None, bias: bool, d
     want = [np.moveaxis(y, 1, -1) if last else y, *([h] if skip else [])]
     inputs = [rounded(x, dtype), gamma, beta]
     if skip:
-        inputs += [rounded(added, dtype), rounded(b, dtype)][: 1 + bias]
+        inputs += [rounded(more, dtype), rounded(b, dtype)][: 1 + bias]
     compare("SkipGroupNorm" if skip else "GroupNorm", inputs, "float32",
             outputs=len(want), want=want, groups=3, epsilon=1e-5, activation=activation,
             channels_last=last, tolerance={"float32": 4.0}.get(dtype, 2000.0))  # fmt: skip

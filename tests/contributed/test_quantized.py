@@ -15,6 +15,7 @@ import onnx
 import pytest
 
 from tests.contributed.peer import compare, feeds_of, node_model, run_braze, run_peer
+from tests.pairs import pairwise
 
 Array = np.ndarray[Any, Any]
 BYTES = ("uint8", "int8")
@@ -184,21 +185,26 @@ def test_products_as_floats(a_type: str, b_type: str, columns: bool) -> None:
         compare("DynamicQuantizeMatMul", [x, b, scale], constant=(1, 2))
 
 
-@pytest.mark.parametrize(("a_type", "b_type"), [("uint8", "uint8"), ("uint8", "int8"),
-                                                ("int8", "int8")])  # fmt: skip
-@pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_gemm(a_type: str, b_type: str, turned: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("turned", "types", "columns"),
+    pairwise(
+        [(0, 0), (1, 0), (0, 1), (1, 1)],
+        [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")],
+        [False, True],
+    ),
+)
+def test_gemm(types: tuple[str, str], turned: tuple[int, int], columns: bool) -> None:
+    a_type, b_type = types
     a = codes((40, 6) if turned[0] else (6, 40), a_type)
     b = small_codes((7, 40) if turned[1] else (40, 7), b_type, 1)
     c = np.random.default_rng(3).integers(-900, 900, 7).astype(np.int32)
     turns = {"transA": turned[0], "transB": turned[1]}
     scale = np.linspace(0.001, 0.003, 7).astype(np.float32)
     a_part = [a, f(0.02), codes((), a_type, 2)]
-    for b_scale, b_zero in ((f(0.002), codes((), b_type, 3)), (scale, np.zeros(7, b_type))):
-        b_part = [b, b_scale, b_zero]
-        equal("QGemm", [*a_part, *b_part, c, f(0.1), codes((), a_type, 4)], **turns)
-        equal("QGemm", [*a_part, *b_part, None, f(0.1), codes((), a_type, 4)], alpha=0.5, **turns)
-        compare("QGemm", [*a_part, *b_part, c], **turns)
+    b_part = [b, *((scale, np.zeros(7, b_type)) if columns else (f(0.002), codes((), b_type, 3)))]
+    equal("QGemm", [*a_part, *b_part, c, f(0.1), codes((), a_type, 4)], **turns)
+    equal("QGemm", [*a_part, *b_part, None, f(0.1), codes((), a_type, 4)], alpha=0.5, **turns)
+    compare("QGemm", [*a_part, *b_part, c], **turns)
 
 
 def test_convolution_with_channels_first_and_last() -> None:
@@ -219,10 +225,12 @@ def packed(q: Array, bits: int) -> Array:
     return np.packbits(stream.reshape(*q.shape[:-1], -1), axis=-1, bitorder="little")
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("zeros", ["none", "packed", "floats"])
-@pytest.mark.parametrize(("depth", "block"), [(64, 32), (80, 16), (96, 128), (40, 32)])
-def test_matmul_nbits(bits: int, zeros: str, depth: int, block: int) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "bits", "zeros"),
+    pairwise([(64, 32), (80, 16), (96, 128), (40, 32)], [2, 4, 8], ["none", "packed", "floats"]),
+)
+def test_matmul_nbits(bits: int, zeros: str, sizes: tuple[int, int]) -> None:
+    depth, block = sizes
     rng = np.random.default_rng([bits, depth])
     blocks = -(-depth // block)
     q = rng.integers(0, 1 << bits, (9, blocks, block)).astype(np.uint8)

@@ -10,6 +10,7 @@ import pytest
 from braze.core.errors import BrazeError
 from braze.frontend.onnx.importer import import_network
 from tests.contributed.peer import compare, node_model
+from tests.pairs import pairwise
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
@@ -29,14 +30,14 @@ FORMS: list[tuple[tuple[int, ...], int, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("positions", [[5], [[0, 1, 2], [9, 4, 11]]])
-@pytest.mark.parametrize(("shape", "half", "attributes"), FORMS)
+@pytest.mark.parametrize(
+    ("form", "dtype", "interleaved", "positions"),
+    pairwise(FORMS, ["float32", "float16", "bfloat16"], [0, 1], [[5], [[0, 1, 2], [9, 4, 11]]]),
+)
 def test_rotary(
-    shape: tuple[int, ...], half: int, attributes: dict[str, Any], positions: Any,
-    interleaved: int, dtype: str,
-) -> None:  # fmt: skip
+    form: tuple[tuple[int, ...], int, dict[str, Any]], positions: Any, interleaved: int, dtype: str
+) -> None:
+    shape, half, attributes = form
     inputs = [numbers(*shape), np.array(positions, "i8"), *tables(half)]
     rows = len(shape) - 2
     names = {0: (0, rows), 1: (0, 1)} if len(inputs[1].shape) == 2 else {0: (0, rows)}
