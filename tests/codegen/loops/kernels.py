@@ -181,8 +181,9 @@ def scatter(mode: str, rows: Dim, width: Dim, count: Dim) -> LoopKernel:
     return one_nest(inputs, [(F32, (rows, width))], copy, update)
 
 
-def cases() -> list[Case]:
-    """Every kind of nest, static and dynamic, with sizes that leave partial vectors."""
+def cases(channels: int = 20, wide: int = 128, square: tuple[int, int] = (64, 48)) -> list[Case]:
+    """Every kind of nest, static and dynamic, with sizes that leave partial vectors; channels of a
+    pool, columns of reductions over rows, and a transposed matrix hold several whole ones."""
     n, m = sym("n"), sym("m")
     x = floats(0, 5, 37)
     found = [
@@ -198,10 +199,10 @@ def cases() -> list[Case]:
             {"n": 7},
             1e-4,
         ),
-        Case("pool", max_pool(n, 7, 9, 20), [floats(7, 2, 7, 9, 20)], {"n": 2}),
+        Case("pool", max_pool(n, 7, 9, channels), [floats(7, 2, 7, 9, channels)], {"n": 2}),
         Case("pool-dynamic", max_pool(1, n, m, 3), [floats(7, 1, 6, 5, 3)], {"n": 6, "m": 5}),
         Case("transpose", transpose(n, m), [floats(8, 19, 33)], {"n": 33, "m": 19}),
-        Case("transpose-static", transpose(64, 48), [floats(8, 48, 64)]),
+        Case("transpose-static", transpose(*square), [floats(8, *square[::-1])]),
         Case("scan", scan("scan", n, 37), [x], {"n": 5}, 1e-5),
         Case("scan-exclusive", scan("scan_exclusive", 5, m), [x], {"m": 37}, 1e-5),
         Case("scan-reverse", scan("scan", 5, 37, True), [x], {}, 1e-5),
@@ -224,8 +225,8 @@ def cases() -> list[Case]:
             Case(f"{kind}-columns", reduce_leading(kind, n, m), [x], {"n": 5, "m": 37}, rtol),
             Case(
                 f"{kind}-columns-static",
-                reduce_leading(kind, 5, 128),
-                [floats(2, 5, 128)],
+                reduce_leading(kind, 5, wide),
+                [floats(2, 5, wide)],
                 {},
                 rtol,
             ),
