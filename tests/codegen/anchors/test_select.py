@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from braze.core.dtypes import (
 )
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import hole
-from braze.fusion.kernel import AnchorKernel
+from braze.fusion.kernel import AnchorKernel, CompiledKernel
 from braze.fusion.kernel_text import kernel_text, parse_kernel
 from braze.ops.lowering import SelectSpec
 from braze.runtime.native import LoadedKernel
@@ -72,10 +73,16 @@ def mixed(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> Array:
     return rng.choice(pool, shape)
 
 
-def run(kernel: AnchorKernel, x: Array, isa: str, workers: int, env: dict[str, int]) -> Array:
+@functools.lru_cache(maxsize=2)
+def compiled(kernel: AnchorKernel, isa: str) -> tuple[CompiledKernel, LoadedKernel]:
+    """One object for all sizes and numbers of workers."""
     (tactic,) = anchor_tactics(kernel, CpuTarget(isa, 2), EFFORTS[3])
     code = compile_anchor(kernel, tactic, CpuTarget(isa, 2))
-    loaded = LoadedKernel(code.code.data, code.code.entry)
+    return code, LoadedKernel(code.code.data, code.code.entry)
+
+
+def run(kernel: AnchorKernel, x: Array, isa: str, workers: int, env: dict[str, int]) -> Array:
+    code, loaded = compiled(kernel, isa)
     shape = [evaluate(d, env) for d in kernel.output.shape]
     size, guard = int(np.prod(shape)), 16
     filled = np.full(size + 2 * guard, -7, np.int64)
