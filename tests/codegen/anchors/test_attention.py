@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from braze.core.dims import sym
+from braze.core.dims import Dim, sym
 from braze.core.dtypes import BF16, F16, DType
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import attention, host_isas, variants
+from tests.pairs import pairwise
 
 B, Q, S = sym("b"), sym("q"), sym("s")
 # exp and sums of up to 70 terms in float32
@@ -37,17 +38,23 @@ def compare(kernel: harness.AnchorKernel, env: harness.Env, isa: str, hide: floa
             np.testing.assert_array_equal(got, first)
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("sizes", SIZES)
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("isa", "sizes", "causal"), pairwise(host_isas(), SIZES, [False, True]), ids=str
+)
 def test_static(isa: str, sizes: tuple[int, int, int, int, int, int], causal: bool) -> None:
     compare(attention(sizes, causal=causal), {}, isa)
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-@pytest.mark.parametrize("mask", ["none", "keys", "full"])
-@pytest.mark.parametrize("layouts", [("bshd",) * 4, ("bhds", "bhds", "bhds", "bhsd")])
+@pytest.mark.parametrize(
+    ("isa", "dtype", "mask", "layouts"),
+    pairwise(
+        host_isas(),
+        [F16, BF16],
+        ["none", "keys", "full"],
+        [("bshd",) * 4, ("bhds", "bhds", "bhds", "bhsd")],
+    ),
+    ids=str,
+)
 def test_half_types(isa: str, dtype: DType, mask: str, layouts: tuple[str, str, str, str]) -> None:
     """Scores and weights stay float32: the result alone is rounded."""
     hide = 0 if mask == "none" else 0.4
@@ -122,11 +129,20 @@ def test_nan_in_one_query_stays_there(isa: str) -> None:
         assert np.isfinite(np.delete(out, 3, axis=2)).all()
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("mask", ["none", "full"])
-@pytest.mark.parametrize("layouts", [("bshd",) * 4, ("bhsd", "bshd", "bshd", "bhsd")])
-def test_slices(isa: str, mask: str, layouts: tuple[str, str, str, str]) -> None:
+@pytest.mark.parametrize(
+    ("isa", "sizes", "mask", "layouts"),
+    pairwise(
+        host_isas(),
+        [*SIZES[:3], (B, 2, Q, S, 16, 8)],
+        ["none", "full"],
+        [("bshd",) * 4, ("bhsd", "bshd", "bshd", "bhsd")],
+    ),
+    ids=str,
+)
+def test_slices(
+    isa: str, sizes: tuple[Dim, Dim, Dim, Dim, int, int], mask: str,
+    layouts: tuple[str, str, str, str],
+) -> None:  # fmt: skip
     """Operands that are slices of tensors with longer rows, at places that no vector begins at."""
-    for sizes in [*SIZES[:3], (B, 2, Q, S, 16, 8)]:
-        kernel = harness.inside(attention(sizes, layouts=layouts, mask=mask), 3)
-        compare(kernel, {"b": 2, "q": 5, "s": 19}, isa)
+    kernel = harness.inside(attention(sizes, layouts=layouts, mask=mask), 3)
+    compare(kernel, {"b": 2, "q": 5, "s": 19}, isa)

@@ -20,6 +20,7 @@ from braze.expr.scalar import axis, binary, const, load
 from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, check, conv, conv3d, host_isas, variants
+from tests.pairs import pairwise
 
 N, H, W = sym("n"), sym("h"), sym("w")
 
@@ -134,9 +135,9 @@ def test_three_axes(isa: str, name: str) -> None:
     check(kernel3d, {"n": 1, "d": 4, "h": 9}, isa, depth, level=0)
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("name", CONV3D)
-@pytest.mark.parametrize("dtype", [F16, BF16], ids=str)
+@pytest.mark.parametrize(
+    ("isa", "name", "dtype"), pairwise(host_isas(), list(CONV3D), [F16, BF16]), ids=str
+)
 def test_three_axes_of_half_types(isa: str, name: str, dtype: DType) -> None:
     """Sums of float32 kernels on the same numbers, rounded once."""
     channels, kernel, *rest = CONV3D[name]

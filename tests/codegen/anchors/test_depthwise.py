@@ -11,6 +11,7 @@ from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, check, conv, host_isas, variants
+from tests.pairs import pairwise
 
 N, H, W = sym("n"), sym("h"), sym("w")
 
@@ -23,10 +24,9 @@ def test_the_template_is_used() -> None:
     assert anchor_tactics(multiplied, CpuTarget("avx512", 2), EFFORTS[0])[0].template == "conv"
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("size", [3, 5, 7])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("channels", [16, 37])
+@pytest.mark.parametrize(
+    ("isa", "size", "stride", "channels"), pairwise(host_isas(), [3, 5, 7], [1, 2], [16, 37])
+)
 def test_same_padding(isa: str, size: int, stride: int, channels: int) -> None:
     pad = size // 2
     kernel = conv(

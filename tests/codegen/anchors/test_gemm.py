@@ -14,6 +14,7 @@ from braze.core.dtypes import F32, F64, I32
 from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import EPILOGUES, check, host_isas, matmul, variants
+from tests.pairs import pairwise
 
 M, N, K, B = sym("m"), sym("n"), sym("k"), sym("b")
 
@@ -137,10 +138,13 @@ def test_copied_rows_fill_half_of_the_second_level() -> None:
         assert target.l2_bytes / 4 < used <= target.l2_bytes / 2, t
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("m", [1, 5, 29, M])
-@pytest.mark.parametrize(("batch", "shared"), [((), True), ((3,), True), ((2, B), False)])
-def test_slices(isa: str, m: Dim, batch: tuple[Dim, ...], shared: bool) -> None:
+@pytest.mark.parametrize(
+    ("isa", "m", "batches"),
+    pairwise(host_isas(), [1, 5, 29, M], [((), True), ((3,), True), ((2, B), False)]),
+    ids=str,
+)
+def test_slices(isa: str, m: Dim, batches: tuple[tuple[Dim, ...], bool]) -> None:
     """Operands that are slices of tensors with longer rows, at places that no vector begins at."""
+    batch, shared = batches
     kernel = matmul(batch, m, 21, 19, shared=shared, constant=shared, kind="residual")
     check(harness.inside(kernel, 3), {"m": 13, "b": 2}, isa, 19)

@@ -18,6 +18,7 @@ from braze.core.elements import numbers, stored
 from braze.fusion.kernel import AnchorKernel
 from braze.ops.lowering import SUM_BLOCK, ConvSpec, window_block
 from tests.codegen.anchors.harness import conv, host_isas, matmul, variants
+from tests.pairs import pairwise
 
 Array = np.ndarray[Any, Any]
 LENGTHS = (1, SUM_BLOCK - 1, SUM_BLOCK, SUM_BLOCK + 1, 2 * SUM_BLOCK, 2 * SUM_BLOCK + 1)
@@ -126,9 +127,9 @@ CONVS = {
 }
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("name", CONVS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("isa", "name", "dtype"), pairwise(host_isas(), list(CONVS), DTYPES), ids=str
+)
 def test_convolutions(isa: str, name: str, dtype: DType) -> None:
     (c, k), kernel, options = CONVS[name]
     made = conv(2, 7, 9, (c, k), kernel, dtype=dtype, **options)
