@@ -21,6 +21,7 @@ from braze.expr.scalar import Expr, axis, binary, cast, const, hole, load, unary
 from braze.fusion.kernel import AnchorKernel
 from braze.runtime.native import host_features, host_isa
 from tests.codegen.anchors.harness import Compiled, conv, conv3d, host_isas, matmul
+from tests.pairs import pairwise
 
 Array = np.ndarray[Any, Any]
 M, N = sym("m"), sym("n")
@@ -124,9 +125,10 @@ def test_long_sums() -> None:
     check(of_bytes(matmul((), 3, 17, 1027)), {}, extremes=True)
 
 
-@pytest.mark.parametrize("fill", [0, 7, 255])
-@pytest.mark.parametrize("channels", [(4, 5), (3, 16), (20, 33), (17, 8)])
-@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (2, 5)])
+@pytest.mark.parametrize(
+    ("channels", "kernel", "fill"),
+    pairwise([(4, 5), (3, 16), (20, 33), (17, 8)], [(1, 1), (3, 3), (2, 5)], [0, 7, 255]),
+)
 def test_convolution(channels: tuple[int, int], kernel: tuple[int, int], fill: int) -> None:
     pads = (1, 0, 2, 1) if kernel != (1, 1) else (0, 0, 0, 0)
     check(of_bytes(conv(2, 6, 7, channels, kernel, pads=pads), fill == 7, fill), {})

@@ -21,6 +21,7 @@ from braze.ops.lowering import CodedSpec, Operand
 from braze.ops.quant.coded import records, weight_of
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import Compiled, contiguous, host_isas, matmul, variants
+from tests.pairs import pairwise
 
 Array = np.ndarray[Any, Any]
 N, M = sym("n"), sym("m")
@@ -89,11 +90,13 @@ def check(kernel: AnchorKernel, env: harness.Env, isa: str) -> None:
             np.testing.assert_array_equal(code(inputs, env, workers), want, str(code.tactic))
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_forms(isa: str, form: tuple[int, int, bool, int]) -> None:
-    for m, n, k in ((1, 40, 300), (3, 7, 100), (5, 130, 513), (1, 1, 1)):
-        check(coded((), m, n, k, form), {}, isa)
+@pytest.mark.parametrize(
+    ("isa", "form", "size"),
+    pairwise(host_isas(), FORMS, [(1, 40, 300), (3, 7, 100), (5, 130, 513), (1, 1, 1)]),
+    ids=str,
+)
+def test_forms(isa: str, form: tuple[int, int, bool, int], size: tuple[int, int, int]) -> None:
+    check(coded((), *size, form), {}, isa)
 
 
 @pytest.mark.parametrize("isa", host_isas())

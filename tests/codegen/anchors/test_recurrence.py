@@ -26,6 +26,7 @@ from braze.ops.recurrent.cells import ACTIVATIONS
 from braze.ops.writing.precision import compute_type
 from braze.runtime.native import LoadedKernel
 from tests.codegen.anchors.harness import host_isas
+from tests.pairs import pairwise
 
 Array = np.ndarray[Any, Any]
 # float32 sums of 130 terms in one order, with and without fused multiply-adds, over five steps; the
@@ -124,15 +125,24 @@ def near(got: Array, want: Array, dtype: DType) -> None:
     np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
-@pytest.mark.parametrize("dtype", [F32, F64, F16, BF16], ids=str)
-def test_every_type_and_size(cell: str, dtype: DType, isa: str) -> None:
-    for hidden, reverse in [(1, (True,)), (5, (False, True)), (64, (False,)), (130, (False, True))]:
-        kernel = recurrence(cell, (5, 3, hidden), reverse, dtype)
-        inputs = data(kernel, {})
-        (want,) = run_kernel(kernel, inputs, {})
-        near(run(kernel, inputs, isa, 2, {}), want, dtype)
+@pytest.mark.parametrize(
+    ("cell", "dtype", "isa", "size"),
+    pairwise(
+        ["rnn", "gru", "lstm"],
+        [F32, F64, F16, BF16],
+        host_isas(),
+        [(1, (True,)), (5, (False, True)), (64, (False,)), (130, (False, True))],
+    ),
+    ids=str,
+)
+def test_every_type_and_size(
+    cell: str, dtype: DType, isa: str, size: tuple[int, tuple[bool, ...]]
+) -> None:
+    hidden, reverse = size
+    kernel = recurrence(cell, (5, 3, hidden), reverse, dtype)
+    inputs = data(kernel, {})
+    (want,) = run_kernel(kernel, inputs, {})
+    near(run(kernel, inputs, isa, 2, {}), want, dtype)
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])

@@ -25,6 +25,7 @@ from braze.core.dtypes import BF16, F16, F32, F64, DType
 from braze.fusion.kernel import AnchorKernel, Tactic
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.harness import Compiled, conv, host_isas
+from tests.pairs import pairwise
 
 Array = NDArray[Any]
 N, H, W = sym("n"), sym("h"), sym("w")
@@ -109,9 +110,9 @@ def summed_directly(code: Compiled, inputs: list[Array], env: harness.Env) -> se
     return {number for number, where in tiles(out, size).items() if np.isnan(out[where]).any()}
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize(
+    ("isa", "size", "channels"), pairwise(host_isas(), [2, 4], CHANNELS), ids=str
+)
 def test_huge_numbers(isa: str, size: int, channels: tuple[int, int]) -> None:
     kernel = conv(N, H, W, channels, (3, 3), pads=PADS, kind="residual")
     fixed = conv(*SIZES.values(), channels, (3, 3), pads=PADS, kind="residual")
@@ -253,9 +254,9 @@ WEIGHTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("isa", host_isas())
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize(
+    ("isa", "size", "name"), pairwise(host_isas(), [2, 4], list(WEIGHTS)), ids=str
+)
 def test_weights(isa: str, size: int, name: str) -> None:
     """Output channels of spread weights, and those in one vector with them, are summed directly."""
     lanes = lanes_of(isa)
