@@ -11,23 +11,26 @@ from braze.core.errors import BrazeError
 from braze.frontend.onnx.importer import import_network
 from tests.contributed.peer import node_model, run_braze, run_peer
 from tests.ml.models import compare, data, forest, set_version
+from tests.pairs import pairwise
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 
 
 @pytest.mark.parametrize("mode", [*MODES, "all"])
-@pytest.mark.parametrize("holes", ["none", "NaN", "tracked"])
-def test_modes(mode: str, holes: str) -> None:
+@pytest.mark.parametrize("tracks", [False, True])
+def test_modes(mode: str, tracks: bool) -> None:
+    """Rows with and without holes; a hole goes the way of a number or the way it is given."""
     r = np.random.default_rng(3)
     modes = MODES if mode == "all" else (mode,)
-    given = forest(r, 5, 4, 6, "target", 1, modes, tracks=holes == "tracked")
-    compare("TreeEnsembleRegressor", data(r, 40, 6, holes != "none"), n_targets=1, **given)
+    given = forest(r, 5, 3, 6, "target", 1, modes, tracks=tracks)
+    x = np.concatenate([data(r, 40, 6), data(r, 40, 6, True)])
+    compare("TreeEnsembleRegressor", x, n_targets=1, **given)
 
 
-@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
-@pytest.mark.parametrize("targets", [1, 3])
-@pytest.mark.parametrize("base", [False, True])
-@pytest.mark.parametrize("rows", [1, 33])
+@pytest.mark.parametrize(
+    ("aggregate", "targets", "base", "rows"),
+    pairwise(["SUM", "AVERAGE", "MIN", "MAX"], [1, 3], [False, True], [1, 33]),
+)
 def test_regressors(aggregate: str, targets: int, base: bool, rows: int) -> None:
     r = np.random.default_rng(4)
     given = forest(r, 7, 5, 6, "target", targets)
@@ -36,14 +39,16 @@ def test_regressors(aggregate: str, targets: int, base: bool, rows: int) -> None
             aggregate_function=aggregate, **given, **more)  # fmt: skip
 
 
-@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
-@pytest.mark.parametrize("positive", [False, True])
+# the number of classes, the one that leaves are of, and of base values
+CLASSES = [(3, None, 0), (3, None, 3), (2, 0, 0), (2, 0, 1), (2, 1, 0)]
+
+
 @pytest.mark.parametrize(
-    ("classes", "one", "base"), [(3, None, 0), (3, None, 3), (2, 0, 0), (2, 0, 1), (2, 1, 0)]
+    ("form", "transform", "positive"),
+    pairwise(CLASSES, ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"], [False, True]),
 )
-def test_classifiers(
-    transform: str, base: int, positive: bool, classes: int, one: int | None
-) -> None:
+def test_classifiers(transform: str, positive: bool, form: tuple[int, int | None, int]) -> None:
+    classes, one, base = form
     r = np.random.default_rng(5)
     given = forest(r, 7, 4, 6, "class", classes, positive=positive, one=one)
     if base:
@@ -76,8 +81,8 @@ def test_types_of_features(dtype: str) -> None:
 
 
 def test_a_deep_tree() -> None:
-    """A line of 60 nodes."""
-    count = 60
+    """A line of 24 nodes."""
+    count = 24
     given = {
         "nodes_nodeids": list(range(2 * count + 1)), "nodes_treeids": [0] * (2 * count + 1),
         "nodes_modes": ["BRANCH_LEQ"] * count + ["LEAF"] * (count + 1),

@@ -8,6 +8,7 @@ difference is a few steps at most, where an error of a zero point, a scale or a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 import braze
 from braze.frontend.onnx.importer import import_network
 from braze.ops.evaluator import evaluate
+from tests.pairs import pairwise
 from tests.quantized.networks import NETWORKS, data
 
 ort = pytest.importorskip("onnxruntime")
@@ -49,7 +51,9 @@ def run_peer(model: onnx.ModelProto, x: Array) -> Array:
     return np.asarray(session.run(None, {"x": x})[0])
 
 
-def check(model: onnx.ModelProto, name: str, share: float = 0.9) -> None:
+def check(
+    model: onnx.ModelProto, name: str, share: float = 0.9, levels: Sequence[int] = (0, 2)
+) -> None:
     """braze's reference and engines give what onnxruntime gives; `share`: of equal elements, to
     float32 rounding."""
     shape = NETWORKS[name][1]
@@ -57,7 +61,7 @@ def check(model: onnx.ModelProto, name: str, share: float = 0.9) -> None:
     graph = import_network(model, shapes=shapes).graph
     engines = {
         level: braze.build(model, shapes=shapes, optimization_level=level, threads=2)
-        for level in (0, 2)
+        for level in levels
     }
     for batch in (1, 3):
         x = data(name, batch, 9)
@@ -86,25 +90,26 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("form", ["QDQ", "QOperator"])
-def test_calibrated(name: str, way: str, form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "way", "form", "level"),
+    pairwise(list(NETWORKS), list(WAYS), ["QDQ", "QOperator"], [2, 0]),
+)
+def test_calibrated(name: str, way: str, form: str, level: int, tmp_path: Path) -> None:
     options = {**WAYS[way], "reduce_range": True}  # onnxruntime without VNNI saturates beyond
     model = static(name, tmp_path, quant_format=getattr(FORMATS, form), **options)
     kinds = {n.op_type for n in model.graph.node}
     assert "QuantizeLinear" in kinds
     assert form == "QDQ" or kinds & {"QLinearConv", "QLinearMatMul"}
-    check(model, name, share=0.7 if form == "QDQ" else 0.9)
+    check(model, name, share=0.7 if form == "QDQ" else 0.9, levels=[level])
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_ranges_of_each_run(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "level"), zip(NETWORKS, (2, 0, 2), strict=True))
+def test_ranges_of_each_run(name: str, level: int, tmp_path: Path) -> None:
     """DynamicQuantizeLinear with MatMulInteger and ConvInteger."""
     source, target = tmp_path / "float.onnx", tmp_path / "dynamic.onnx"
     onnx.save(NETWORKS[name][0](), source)
     quantization.quantize_dynamic(source, target, reduce_range=True)
-    check(onnx.load(target), name, share=0.8)
+    check(onnx.load(target), name, share=0.8, levels=[level])
 
 
 @pytest.mark.parametrize("kinds", [(S16, S8), (U8, S4)], ids=["16 bits", "4-bit weights"])
