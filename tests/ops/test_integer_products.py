@@ -17,6 +17,7 @@ from braze.ops.evaluator import evaluate
 from tests.ops.harness import check
 from tests.ops.one_node import one_node
 from tests.ops.test_quantize_linear import small
+from tests.pairs import pairwise
 
 Array = np.ndarray[Any, Any]
 BYTES = ("uint8", "int8")
@@ -42,9 +43,7 @@ SHAPES = [((3, 5), (5, 4)), ((2, 3, 5), (5, 4)), ((2, 1, 3, 7), (3, 7, 2)), ((5,
 
 @pytest.mark.parametrize(("a_type", "b_type"), [*itertools.product(BYTES, BYTES)])
 @pytest.mark.parametrize(("left", "right"), SHAPES, ids=lambda s: "x".join(map(str, s)))
-def test_products(
-    a_type: str, b_type: str, left: tuple[int, ...], right: tuple[int, ...]
-) -> None:
+def test_products(a_type: str, b_type: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     a, b = codes(left, a_type), codes(right, b_type, 1)
     rows = left[-2] if len(left) > 1 else 0
     columns = right[-1] if len(right) > 1 else 0
@@ -180,18 +179,19 @@ def test_padding_is_the_zero_point(zero: int) -> None:
               dynamic=dynamic, auto_pad="SAME_UPPER", strides=[2, 2])  # fmt: skip
 
 
-@pytest.mark.parametrize(("x_type", "w_type"), [("uint8", "int8"), ("uint8", "uint8"),
-                                                ("int8", "int8")])  # fmt: skip
-@pytest.mark.parametrize("level", [0, 2, 4])
-@pytest.mark.parametrize("groups", [1, 32])
+@pytest.mark.parametrize(
+    ("types", "level", "groups"),
+    pairwise([("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")], [0, 2, 4], [1, 32]),
+)
 def test_engines_equal_onnxruntime_bit_for_bit(
-    x_type: str, w_type: str, level: int, groups: int
+    types: tuple[str, str], level: int, groups: int
 ) -> None:
     """A 3x3 convolution that transforms would take, and a product, with a dynamic batch.
 
     Weights have 7 bits: beyond that ONNX Runtime saturates sums of pairs on processors without
     VNNI.
     """
+    x_type, w_type = types
     rng = np.random.default_rng(3)
     w = (codes((32, 32 // groups, 3, 3), w_type, 1) // 2).astype(w_type)
     m = (codes((512, 10), w_type, 2) // 2).astype(w_type)

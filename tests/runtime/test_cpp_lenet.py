@@ -16,6 +16,7 @@ from braze.weights import load_wts, save_wts
 from tests.runtime.cpp_programs import INCLUDE, REPOSITORY, run
 
 Array = np.ndarray[Any, Any]
+pytestmark = pytest.mark.xdist_group("the C++ example")  # one worker compiles it
 SHAPES = {
     "conv1.weight": (6, 1, 5, 5), "conv1.bias": (6,), "conv2.weight": (16, 6, 5, 5),
     "conv2.bias": (16,), "fc1.weight": (120, 400), "fc1.bias": (120,), "fc2.weight": (84, 120),
