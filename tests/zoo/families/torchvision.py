@@ -1,0 +1,82 @@
+"""Networks of torchvision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.zoo.net import Net
+
+SIZES = ({"B": 2, "H": 64, "W": 64}, {"B": 1, "H": 96, "W": 64})
+IMAGE, FREE = {"x": "float B,3,64,64"}, {"x": "float B,3,H,W"}
+SHORT, BOTH = ("script-dynamic",), ("script-dynamic", "dynamo-dynamic")
+
+
+def net(name: str, inputs: Any = FREE, forms: Any = SHORT, home: str = "", **more: Any) -> Net:
+    """One network by torchvision's name, without pretrained weights."""
+    options = {k: more.pop(k) for k in ("most", "opset") if k in more}
+    spec = {"call": f"torchvision.models{home}:{name}", "kwargs": {"weights": None, **more},
+            "settle": True, **options}  # fmt: skip
+    return Net(name, "torch_net.named", spec, inputs, SIZES, forms)
+
+
+def detector(name: str, **more: Any) -> Net:
+    """A detector of one image, its outputs as it finds them."""
+    spec = {"call": "tests.zoo.makers.modules:detector", "args": (name,),
+            "kwargs": {"weights": None, "weights_backbone": None, **more}}  # fmt: skip
+    return Net(name, "torch_net.named", spec, {"x": "unit 3,96,96"}, SIZES, ("script",))
+
+
+def segment(name: str, forms: Any = SHORT, **more: Any) -> Net:
+    """A network that labels every pixel."""
+    return net(name, FREE, forms, ".segmentation", weights_backbone=None, **more)
+
+
+def video(name: str, inputs: str = "float B,3,4,32,32", **more: Any) -> Net:
+    """A network on clips."""
+    return net(name, {"x": inputs}, SHORT, ".video", **more)
+
+
+NETS = (
+    net("resnet18", forms=("script", "script-dynamic", "dynamo", "dynamo-dynamic")),
+    net("resnext50_32x4d"),
+    net("wide_resnet50_2"),
+    net("alexnet", IMAGE),
+    net("vgg11_bn", IMAGE),
+    net("squeezenet1_1", forms=BOTH),
+    net("densenet121"),
+    net("googlenet", init_weights=False, aux_logits=False),
+    net("inception_v3", {"x": "float B,3,96,96"}, init_weights=False),
+    net("mobilenet_v2", forms=BOTH),
+    net("mobilenet_v3_small", forms=BOTH),
+    net("mnasnet0_5"),
+    net("shufflenet_v2_x0_5", forms=BOTH),
+    net("efficientnet_b0"),
+    net("efficientnet_v2_s"),
+    net("regnet_y_400mf"),
+    net("regnet_x_400mf"),
+    net("convnext_tiny"),
+    net("vit_b_32", IMAGE, image_size=64),
+    net("swin_t", IMAGE, BOTH),
+    net("swin_v2_t", IMAGE),
+    net("maxvit_t", IMAGE, input_size=(64, 64), partition_size=2),
+    segment("fcn_resnet50"),
+    segment("deeplabv3_mobilenet_v3_large", BOTH),
+    segment("lraspp_mobilenet_v3_large"),
+    detector("fasterrcnn_mobilenet_v3_large_320_fpn", min_size=96, max_size=96),
+    detector("fasterrcnn_resnet50_fpn", min_size=96, max_size=96),
+    detector("fasterrcnn_resnet50_fpn_v2", min_size=96, max_size=96),
+    detector("maskrcnn_resnet50_fpn", min_size=96, max_size=96),
+    detector("keypointrcnn_resnet50_fpn", min_size=96, max_size=96),
+    detector("retinanet_resnet50_fpn", min_size=96, max_size=96),
+    detector("fcos_resnet50_fpn", min_size=96, max_size=96),
+    detector("ssd300_vgg16"),
+    detector("ssdlite320_mobilenet_v3_large"),
+    video("r3d_18"),
+    video("mc3_18"),
+    video("r2plus1d_18"),
+    video("s3d", "float B,3,16,64,64"),
+    video("swin3d_t", "float B,3,4,32,32"),
+    video("mvit_v2_s", "float B,3,16,32,32", spatial_size=(32, 32)),
+    net("raft_small", {"a": "float B,3,128,128", "b": "float B,3,128,128"}, ("script",),
+        ".optical_flow", most=1),
+)

@@ -1,0 +1,78 @@
+"""The table of docs/coverage.md, made from results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+OUTCOMES = {
+    "right": "built, run at every size, and near ONNX Runtime or the framework it comes from",
+    "wrong": "built and run, and near neither",
+    "refused": "braze says why it does not run; ONNX Runtime runs it",
+    "peer fails too": "braze refuses it, and so does ONNX Runtime",
+    "unverified": "runs, and nothing else does that could tell whether it is right",
+    "failed": "an exception that is not a BrazeError",
+    "crash": "the process died",
+    "time": "no answer in time",
+    "export failed": "the exporter wrote no file: braze never saw it",
+}
+HEAD = """# Coverage
+
+Networks that people deploy, in small configurations with random weights, exported as their users
+export them, and run beside ONNX Runtime on the same inputs: at two sizes where the export is
+dynamic, and built without a profile. Written by
+
+```console
+$ PYTHONPATH=src python -m tests.zoo --out FOLDER --export-python PYTHON --table docs/coverage.md
+```
+
+where PYTHON has torch, transformers, torchvision, timm, diffusers, ultralytics, scikit-learn,
+TensorFlow and the exporters. The error is the relative L2 distance and, behind it, the worst
+element's (both of `tests/distances.py`): at most 1e-4 and 1e-3; for float16 1e-2 and 5e-2, and for
+quantized networks, where a value between two steps may fall to either, 2e-2 and 2e-1.
+"""
+
+
+def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> str:
+    """The page: what outcomes mean, counts, then a row for each network and form."""
+    there = [g for g in groups if any(r["group"] == g for r in results)]
+    seen = [o for o in OUTCOMES if any(r["outcome"] == o for r in results)]
+    counts = Counter((r["group"], r["outcome"]) for r in results)
+    total = Counter(r["outcome"] for r in results)
+    nets = len({(r["group"], r["net"]) for r in results})
+    lines = [HEAD, f"{len(results)} files of {nets} networks:\n"]
+    lines += ["| outcome | files | |", "|---|---|---|"]
+    lines += [f"| {o} | {total[o]} | {OUTCOMES[o]} |" for o in seen]
+    lines += ["", "| group | " + " | ".join(seen) + " |", "|---" * (len(seen) + 1) + "|"]
+    for g in there:
+        cells = (str(counts[g, o] or "") for o in seen)
+        lines.append(f"| {g} | " + " | ".join(cells) + " |")
+    for g in there:
+        lines += ["", f"## {g}", "", "| network | form | outcome | error | |", "|---|---|---|---|---|"]
+        rows = (r for r in results if r["group"] == g)
+        lines += [_row(r) for r in sorted(rows, key=lambda r: (r["net"], r["form"]))]
+    return "\n".join(lines) + "\n"
+
+
+def _row(r: Mapping[str, Any]) -> str:
+    error = f"{r['l2']:.0e} {r['worst']:.0e}" if "l2" in r else ""
+    notes = []
+    if r["outcome"] == "right":
+        if r.get("by", "ONNX Runtime") != "ONNX Runtime":
+            notes.append(f"beside {r['by']}")
+        if r.get("peer"):
+            notes.append("ONNX Runtime: " + r["peer"])
+        if r.get("profile"):
+            notes.append("only with a profile: " + r["profile"])
+    elif r["outcome"] == "wrong":
+        notes += [f"{k}: {d['l2']:.1e} {d['worst']:.1e}" for k, d in r.get("all", {}).items()]
+    else:
+        notes.append(r.get("error", ""))
+    text = _cell("; ".join(notes))
+    return f"| {r['net']} | {r['form']} | {r['outcome']} | {error} | {text} |"
+
+
+def _cell(text: str, most: int = 200) -> str:
+    text = " ".join(text.split()).replace("|", "/")
+    return text if len(text) <= most else text[: most - 2].rsplit(" ", 1)[0] + " …"
