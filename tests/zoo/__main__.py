@@ -4,8 +4,9 @@
         [--only GROUP[.NET]] [--table FILE]
 
 PYTHON has torch, transformers and what else the families need (a group may have its own: that of
-keras needs TensorFlow); this Python has braze and onnxruntime. Results are one JSON for each network and form in FOLDER/results; what is there is not
-done again, unless `--again` names an outcome (or `all`). `--table` alone writes the table.
+keras needs TensorFlow); this Python has braze and onnxruntime. Results are one JSON for each
+network and form in FOLDER/results; what is there is not done again, unless `--again` names its
+outcome (or `all`). Without `--export-python`, `--table` writes the table of what is there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m tests.zoo.check`: the process that builds, runs and compares, run by braze's Python."""
+"""`python -m tests.zoo.check`: the process that builds, runs and compares: braze's Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime as ort
 
@@ -77,7 +78,14 @@ def _peer(path: Path, names: list[str], optimised: bool = True) -> Run:
     if not optimised:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return lambda feed: session.run(names, feed)
+    return lambda feed: [_plain(y) for y in session.run(names, feed)]
+
+
+def _plain(output: Any) -> Array:
+    """An output as an array: ZipMap gives a mapping for every row."""
+    if isinstance(output, list) and output and isinstance(output[0], dict):
+        return np.array([list(row.values()) for row in output], np.float32)
+    return np.asarray(output)
 
 
 def _attempt(

@@ -49,7 +49,7 @@ def dims(text: str) -> list[int | str]:
 
 
 def _array(text: str, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
-    kind, _, value = text.split(" ")[0].partition(":")
+    kind, _, value = text.split(" ", maxsplit=1)[0].partition(":")
     shape = [d if isinstance(d, int) else sizes[d] for d in dims(text)]
     if kind == "float":
         return rng.standard_normal(shape).astype(np.float32)

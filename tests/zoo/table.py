@@ -49,7 +49,13 @@ def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> str:
         cells = (str(counts[g, o] or "") for o in seen)
         lines.append(f"| {g} | " + " | ".join(cells) + " |")
     for g in there:
-        lines += ["", f"## {g}", "", "| network | form | outcome | error | |", "|---|---|---|---|---|"]
+        lines += [
+            "",
+            f"## {g}",
+            "",
+            "| network | form | outcome | error | |",
+            "|---|---|---|---|---|",
+        ]
         rows = (r for r in results if r["group"] == g)
         lines += [_row(r) for r in sorted(rows, key=lambda r: (r["net"], r["form"]))]
     return "\n".join(lines) + "\n"

@@ -29,7 +29,12 @@ STEPS = ({"B": 2, "S": 1, "P": 6, "T": 7}, {"B": 1, "S": 3, "P": 9, "T": 12})
 def lm(name: str, cls: str, settings: Any, forms: Any = BOTH, **more: Any) -> Net:
     """A decoder on a prompt."""
     options = {k: more.pop(k) for k in ("attention", "call", "most") if k in more}
-    config = more.pop("config", cls.split("ForCausalLM")[0].split("LMHead")[0].split("Model")[0])
+    config = more.pop(
+        "config",
+        cls.split("ForCausalLM", maxsplit=1)[0]
+        .split("LMHead", maxsplit=1)[0]
+        .split("Model", maxsplit=1)[0],
+    )
     config = config if config.endswith("Config") else config + "Config"
     spec = {"cls": cls, "config": config, "settings": {**settings, **more}, **options}
     return Net(name, "hf.make", spec, PROMPT, forms=forms)
@@ -50,9 +55,19 @@ NETS = (
     kv("llama", "LlamaForCausalLM", LLAMA),
     lm("llama-sdpa", "LlamaForCausalLM", LLAMA, attention="sdpa"),
     kv("llama-sdpa", "LlamaForCausalLM", LLAMA, attention="sdpa"),
-    lm("llama-scaled-rope", "LlamaForCausalLM", LLAMA, rope_scaling={
-        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 16, "rope_theta": 10000.0}),
+    lm(
+        "llama-scaled-rope",
+        "LlamaForCausalLM",
+        LLAMA,
+        rope_scaling={
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "rope_theta": 10000.0,
+        },
+    ),
     lm("mistral", "MistralForCausalLM", LLAMA, sliding_window=4),
     kv("mistral", "MistralForCausalLM", LLAMA),
     lm("qwen2", "Qwen2ForCausalLM", LLAMA),
@@ -69,9 +84,19 @@ NETS = (
     lm("gpt-neox", "GPTNeoXForCausalLM", NEOX),
     kv("gpt-neox", "GPTNeoXForCausalLM", NEOX, 4),
     lm("gptj", "GPTJForCausalLM", {**GPT2, "rotary_dim": 4}),
-    lm("gpt-neo", "GPTNeoForCausalLM", {
-        "hidden_size": 32, "num_layers": 2, "num_heads": 4, "vocab_size": 99, "window_size": 4,
-        "max_position_embeddings": 64, "attention_types": [[["global", "local"], 1]]}),
+    lm(
+        "gpt-neo",
+        "GPTNeoForCausalLM",
+        {
+            "hidden_size": 32,
+            "num_layers": 2,
+            "num_heads": 4,
+            "vocab_size": 99,
+            "window_size": 4,
+            "max_position_embeddings": 64,
+            "attention_types": [[["global", "local"], 1]],
+        },
+    ),
     lm("codegen", "CodeGenForCausalLM", {**GPT2, "rotary_dim": 4}),
     lm("gpt-bigcode", "GPTBigCodeForCausalLM", GPT2),
     lm("opt", "OPTForCausalLM", OPT),
@@ -90,32 +115,99 @@ NETS = (
     lm("smollm3", "SmolLM3ForCausalLM", LLAMA),
     lm("persimmon", "PersimmonForCausalLM", NEOX),
     lm("biogpt", "BioGptForCausalLM", NEOX),
-    lm("xglm", "XGLMForCausalLM", {
-        "d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 64, "vocab_size": 99,
-        "max_position_embeddings": 64}),
+    lm(
+        "xglm",
+        "XGLMForCausalLM",
+        {
+            "d_model": 32,
+            "num_layers": 2,
+            "attention_heads": 4,
+            "ffn_dim": 64,
+            "vocab_size": 99,
+            "max_position_embeddings": 64,
+        },
+    ),
     lm("glm", "GlmForCausalLM", HEADS),
     lm("nemotron", "NemotronForCausalLM", LLAMA),
     lm("helium", "HeliumForCausalLM", HEADS),
     lm("mixtral", "MixtralForCausalLM", LLAMA, num_local_experts=4),
-    lm("qwen2-moe", "Qwen2MoeForCausalLM", LLAMA, num_experts=4, num_experts_per_tok=2,
-       moe_intermediate_size=32, shared_expert_intermediate_size=32),
+    lm(
+        "qwen2-moe",
+        "Qwen2MoeForCausalLM",
+        LLAMA,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=32,
+    ),
     lm("olmoe", "OlmoeForCausalLM", LLAMA, num_experts=4, num_experts_per_tok=2),
     lm("gpt-oss", "GptOssForCausalLM", HEADS, num_local_experts=4, sliding_window=4),
-    lm("deepseek-v3", "DeepseekV3ForCausalLM", LLAMA, n_routed_experts=4, num_experts_per_tok=2,
-       n_group=1, topk_group=1, kv_lora_rank=8, q_lora_rank=16, qk_rope_head_dim=8, v_head_dim=8,
-       qk_nope_head_dim=8, moe_intermediate_size=32, first_k_dense_replace=1, n_shared_experts=1),
-    lm("mamba", "MambaForCausalLM", {
-        "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "vocab_size": 99,
-        "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}, ("script", "dynamo")),
-    lm("mamba2", "Mamba2ForCausalLM", {
-        "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "vocab_size": 99,
-        "num_heads": 8, "head_dim": 8, "n_groups": 1, "chunk_size": 8, "pad_token_id": 0,
-        "bos_token_id": 1, "eos_token_id": 2}, ("script", "dynamo")),
-    lm("rwkv", "RwkvForCausalLM", {
-        "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 99, "attention_hidden_size": 32,
-        "context_length": 64}, ("script", "dynamo")),
-    lm("recurrent-gemma", "RecurrentGemmaForCausalLM", {
-        **LLAMA, "num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 4},
-       ("script", "dynamo")),
+    lm(
+        "deepseek-v3",
+        "DeepseekV3ForCausalLM",
+        LLAMA,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        n_group=1,
+        topk_group=1,
+        kv_lora_rank=8,
+        q_lora_rank=16,
+        qk_rope_head_dim=8,
+        v_head_dim=8,
+        qk_nope_head_dim=8,
+        moe_intermediate_size=32,
+        first_k_dense_replace=1,
+        n_shared_experts=1,
+    ),
+    lm(
+        "mamba",
+        "MambaForCausalLM",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "state_size": 8,
+            "vocab_size": 99,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+        ("script", "dynamo"),
+    ),
+    lm(
+        "mamba2",
+        "Mamba2ForCausalLM",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "state_size": 8,
+            "vocab_size": 99,
+            "num_heads": 8,
+            "head_dim": 8,
+            "n_groups": 1,
+            "chunk_size": 8,
+            "pad_token_id": 0,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        },
+        ("script", "dynamo"),
+    ),
+    lm(
+        "rwkv",
+        "RwkvForCausalLM",
+        {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "vocab_size": 99,
+            "attention_hidden_size": 32,
+            "context_length": 64,
+        },
+        ("script", "dynamo"),
+    ),
+    lm(
+        "recurrent-gemma",
+        "RecurrentGemmaForCausalLM",
+        {**LLAMA, "num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 4},
+        ("script", "dynamo"),
+    ),
     lm("lfm2", "Lfm2ForCausalLM", LLAMA, layer_types=["conv", "full_attention"]),
 )

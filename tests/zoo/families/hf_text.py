@@ -19,7 +19,9 @@ def text(
     name: str, cls: str, forms: Any = SHORT, inputs: Any = TEXT, only: Any = None, **more: Any
 ) -> Net:
     """One encoder: `only` are its settings where the usual names do not fit, `more` are added."""
-    config = more.pop("config", cls.split("Model")[0].split("For")[0] + "Config")
+    config = more.pop(
+        "config", cls.split("Model", maxsplit=1)[0].split("For", maxsplit=1)[0] + "Config"
+    )
     options = {k: more.pop(k) for k in ("attention", "call", "most") if k in more}
     settings = {**(TINY if only is None else only), **more}
     spec = {"cls": cls, "config": config, "settings": settings, **options}
@@ -52,8 +54,17 @@ NETS = (
     text("electra", "ElectraForPreTraining", BOTH, embedding_size=16),
     text("mpnet", "MPNetModel", BOTH),
     text("deberta", "DebertaModel", BOTH, **DISENTANGLED),
-    text("deberta-v2", "DebertaV2Model", BOTH, **DISENTANGLED, position_buckets=8,
-         share_att_key=True, norm_rel_ebd="layer_norm", conv_kernel_size=3, conv_act="gelu"),
+    text(
+        "deberta-v2",
+        "DebertaV2Model",
+        BOTH,
+        **DISENTANGLED,
+        position_buckets=8,
+        share_att_key=True,
+        norm_rel_ebd="layer_norm",
+        conv_kernel_size=3,
+        conv_act="gelu",
+    ),
     text("convbert", "ConvBertModel", BOTH, embedding_size=32, head_ratio=2),
     text("mobilebert", "MobileBertModel", BOTH, embedding_size=32, intra_bottleneck_size=32),
     text("squeezebert", "SqueezeBertModel", BOTH, embedding_size=32),
@@ -72,8 +83,18 @@ NETS = (
     text("flaubert", "FlaubertModel", only=XLM),
     text("ernie", "ErnieModel", BOTH),
     text("esm", "EsmModel", BOTH, position_embedding_type="rotary", pad_token_id=1),
-    text("modernbert", "ModernBertModel", BOTH, attention="sdpa", pad_token_id=0, eos_token_id=1,
-         bos_token_id=2, cls_token_id=2, sep_token_id=1, local_attention=4),
+    text(
+        "modernbert",
+        "ModernBertModel",
+        BOTH,
+        attention="sdpa",
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=2,
+        cls_token_id=2,
+        sep_token_id=1,
+        local_attention=4,
+    ),
     text("luke", "LukeModel", entity_vocab_size=10, entity_emb_size=16),
     text("data2vec-text", "Data2VecTextModel", config="Data2VecTextConfig"),
     text("xmod", "XmodModel", languages=["en_XX"], default_language="en_XX"),
@@ -82,6 +103,12 @@ NETS = (
     text("splinter", "SplinterModel"),
     text("roc-bert", "RoCBertModel"),
     text("nomic-like", "RoFormerForMaskedLM", embedding_size=32, rotary_value=True),
-    text("canine", "CanineModel", ("script", "dynamo"), num_hash_buckets=16, downsampling_rate=4,
-         local_transformer_stride=8),
+    text(
+        "canine",
+        "CanineModel",
+        ("script", "dynamo"),
+        num_hash_buckets=16,
+        downsampling_rate=4,
+        local_transformer_stride=8,
+    ),
 )

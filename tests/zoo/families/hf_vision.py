@@ -32,7 +32,9 @@ def image(
     name: str, cls: str, settings: Any = VIT, inputs: Any = IMAGE, forms: Any = SHORT, **more: Any
 ) -> Net:
     """One network on images."""
-    config = more.pop("config", cls.split("For")[0].split("Model")[0] + "Config")
+    config = more.pop(
+        "config", cls.split("For", maxsplit=1)[0].split("Model", maxsplit=1)[0] + "Config"
+    )
     options = {k: more.pop(k) for k in ("attention", "call", "most", "part", "parts") if k in more}
     spec = {"cls": cls, "config": config, "settings": {**settings, **more}, "most": 3, **options}
     return Net(name, "hf.make", spec, inputs, SIZES, forms)
@@ -41,112 +43,358 @@ def image(
 NETS = (
     image("vit", "ViTModel", forms=("script", "script-dynamic", "dynamo", "dynamo-dynamic")),
     image("vit-images", "ViTForImageClassification", attention="sdpa", forms=BOTH),
-    image("deit", "DeiTModel", forms=BOTH),
+    image("deit", "DeiTModel"),
     image("beit", "BeitModel", use_relative_position_bias=True, forms=BOTH),
     image("dinov2", "Dinov2Model", inputs=LARGE),
     image("dinov2-free", "Dinov2Model", inputs=FREE, forms=BOTH),
     image("dinov3", "DINOv3ViTModel", inputs=LARGE, forms=BOTH),
     image("dinov3-free", "DINOv3ViTModel", inputs=FREE, forms=BOTH),
     image("vit-mae", "ViTMAEModel", mask_ratio=0.0),
-    image("vit-msn", "ViTMSNModel"),
-    image("yolos", "YolosForObjectDetection", image_size=[32, 32], num_detection_tokens=5,
-          forms=BOTH),
+    image(
+        "yolos", "YolosForObjectDetection", image_size=[32, 32], num_detection_tokens=5, forms=BOTH
+    ),
     image("swin", "SwinModel", SWIN, forms=BOTH),
     image("swinv2", "Swinv2Model", SWIN, forms=BOTH),
-    image("donut-swin", "DonutSwinModel", SWIN),
     image("convnext", "ConvNextModel", STAGES, LARGE, BOTH),
     image("convnextv2", "ConvNextV2Model", STAGES, LARGE, BOTH),
     image("resnet", "ResNetForImageClassification", RESNET, FREE, BOTH),
     image("regnet", "RegNetModel", {**RESNET, "groups_width": 8}, FREE),
-    image("mobilenet-v1", "MobileNetV1Model", {"depth_multiplier": 0.25}, LARGE),
     image("mobilenet-v2", "MobileNetV2ForSemanticSegmentation", {"depth_multiplier": 0.25}, LARGE),
-    image("mobilevit", "MobileViTModel", {
-        "hidden_sizes": [16, 24, 32], "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 32],
-        "num_attention_heads": 2}, LARGE, BOTH),
-    image("mobilevitv2", "MobileViTV2Model", {
-        "base_attn_unit_dims": [16, 24, 32], "n_attn_blocks": [1, 1, 1],
-        "width_multiplier": 0.25}, LARGE, BOTH),
-    image("efficientnet", "EfficientNetModel", {"width_coefficient": 0.25, "depth_coefficient": 0.25,
-          "hidden_dim": 64}, LARGE),
-    image("segformer", "SegformerForSemanticSegmentation", {
-        **STAGES, "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 32}, LARGE, BOTH),
-    image("segformer-free", "SegformerForSemanticSegmentation", {
-        **STAGES, "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 32}, FREE, BOTH),
+    image(
+        "mobilevit",
+        "MobileViTModel",
+        {
+            "hidden_sizes": [16, 24, 32],
+            "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 32],
+            "num_attention_heads": 2,
+        },
+        LARGE,
+        BOTH,
+    ),
+    image(
+        "mobilevitv2",
+        "MobileViTV2Model",
+        {"base_attn_unit_dims": [16, 24, 32], "n_attn_blocks": [1, 1, 1], "width_multiplier": 0.25},
+        LARGE,
+        BOTH,
+    ),
+    image(
+        "efficientnet",
+        "EfficientNetModel",
+        {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 64},
+        LARGE,
+    ),
+    image(
+        "segformer",
+        "SegformerForSemanticSegmentation",
+        {**STAGES, "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 32},
+        LARGE,
+        BOTH,
+    ),
+    image(
+        "segformer-free",
+        "SegformerForSemanticSegmentation",
+        {**STAGES, "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 32},
+        FREE,
+        BOTH,
+    ),
     image("poolformer", "PoolFormerModel", {**STAGES, "hidden_sizes": [16, 32, 32, 64]}, LARGE),
-    image("pvt", "PvtModel", {**STAGES, "image_size": 64, "num_attention_heads": [1, 1, 2, 2],
-          "sequence_reduction_ratios": [8, 4, 2, 1]}, LARGE),
+    image(
+        "pvt",
+        "PvtModel",
+        {
+            **STAGES,
+            "image_size": 64,
+            "num_attention_heads": [1, 1, 2, 2],
+            "sequence_reduction_ratios": [8, 4, 2, 1],
+        },
+        LARGE,
+    ),
     image("pvt-v2", "PvtV2Model", {**STAGES, "num_attention_heads": [1, 1, 2, 2]}, LARGE),
-    image("cvt", "CvtModel", {"embed_dim": [16, 32], "num_heads": [1, 2], "depth": [1, 1],
-        "patch_sizes": [7, 3], "patch_stride": [4, 2], "patch_padding": [2, 1],
-        "mlp_ratio": [2, 2], "attention_drop_rate": [0.0, 0.0], "drop_rate": [0.0, 0.0],
-        "drop_path_rate": [0.0, 0.0], "qkv_bias": [True, True], "cls_token": [False, True],
-        "qkv_projection_method": ["dw_bn", "dw_bn"], "kernel_qkv": [3, 3],
-        "padding_kv": [1, 1], "stride_kv": [2, 2], "padding_q": [1, 1], "stride_q": [1, 1]}, LARGE),
-    image("levit", "LevitModel", {"image_size": 64, "hidden_sizes": [32, 48, 64],
-          "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1], "key_dim": [8, 8, 8]}, LARGE),
-    image("focalnet", "FocalNetModel", {"embed_dim": 16, "depths": [1, 1], "image_size": 32,
-          "focal_levels": [2, 2], "focal_windows": [3, 3]}, IMAGE, BOTH),
-    image("dpt", "DPTForDepthEstimation", VIT, backbone_out_indices=[0, 0, 1, 1], fusion_hidden_size=16,
-          neck_hidden_sizes=[8, 8, 16, 16]),
-    image("depth-anything", "DepthAnythingForDepthEstimation", {
-        "patch_size": 8, "reassemble_hidden_size": 32, "neck_hidden_sizes": [8, 16, 16, 16],
-        "fusion_hidden_size": 16, "head_hidden_size": 8}, LARGE, BOTH, parts={"backbone_config": (
-            "Dinov2Config", {**VIT, "num_hidden_layers": 4, "reshape_hidden_states": False,
-                "out_features": ["stage1", "stage2", "stage3", "stage4"]})}),
-    image("glpn", "GLPNForDepthEstimation", {**STAGES, "num_attention_heads": [1, 1, 2, 2],
-          "decoder_hidden_size": 16}, LARGE),
-    image("upernet", "UperNetForSemanticSegmentation", {
-        "hidden_size": 16, "auxiliary_in_channels": 32, "pool_scales": [1, 2, 3]}, LARGE, parts={
-        "backbone_config": ("ResNetConfig", {
-            **RESNET, "out_features": ["stage1", "stage2", "stage3", "stage4"]})}),
-    image("detr", "DetrForObjectDetection", {**DETR, "use_timm_backbone": False, "backbone": None},
-          LARGE, BOTH, parts=BACKBONE, most=2),
-    image("detr-free", "DetrForObjectDetection", {
-        **DETR, "use_timm_backbone": False, "backbone": None}, FREE, BOTH, parts=BACKBONE, most=2),
-    image("conditional-detr", "ConditionalDetrForObjectDetection", {
-        **DETR, "use_timm_backbone": False, "backbone": None}, LARGE, parts=BACKBONE, most=2),
-    image("table-transformer", "TableTransformerForObjectDetection", {
-        **DETR, "use_timm_backbone": False, "backbone": None}, LARGE, parts=BACKBONE, most=2),
-    image("deformable-detr", "DeformableDetrForObjectDetection", {
-        **DETR, "use_timm_backbone": False, "backbone": None}, LARGE, BOTH, parts=LEVELS, most=2),
-    image("rt-detr", "RTDetrForObjectDetection", {
-        "d_model": 32, "encoder_hidden_dim": 32, "encoder_in_channels": [32, 32, 32],
-        "encoder_ffn_dim": 64, "num_queries": 10, "decoder_in_channels": [32, 32, 32],
-        "decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 64}, LARGE, BOTH, parts={
-        "backbone_config": ("RTDetrResNetConfig", {**RESNET, "layer_type": "basic",
-            "out_features": ["stage2", "stage3", "stage4"]})}, most=2),
-    image("maskformer", "MaskFormerForInstanceSegmentation", {"fpn_feature_size": 32,
-          "mask_feature_size": 32}, LARGE, parts={
-        "backbone_config": ("SwinConfig", {**SWIN, "image_size": 64, "patch_size": 4,
-            "depths": [1, 1, 1, 1], "num_heads": [2, 2, 2, 2], "window_size": 2,
-            "out_features": ["stage1", "stage2", "stage3", "stage4"]}),
-        "decoder_config": ("DetrConfig", {**DETR, "use_timm_backbone": False,
-            "backbone_config": None})}),
-    image("mask2former", "Mask2FormerForUniversalSegmentation", {
-        "feature_size": 32, "mask_feature_size": 32, "hidden_dim": 32, "decoder_layers": 2,
-        "encoder_layers": 1, "encoder_feedforward_dim": 64, "dim_feedforward": 64,
-        "num_attention_heads": 2, "num_queries": 5}, LARGE, parts={
-        "backbone_config": ("SwinConfig", {**SWIN, "image_size": 64, "patch_size": 4,
-            "depths": [1, 1, 1, 1], "num_heads": [2, 2, 2, 2], "window_size": 2,
-            "out_features": ["stage1", "stage2", "stage3", "stage4"]})}),
-    image("timesformer", "TimesformerModel", {**VIT, "num_frames": 2},
-          {"pixel_values": "float B,2,3,32,32"}),
-    image("videomae", "VideoMAEModel", {**VIT, "num_frames": 4, "tubelet_size": 2},
-          {"pixel_values": "float B,4,3,32,32"}),
-    image("vivit", "VivitModel", {**VIT, "num_frames": 4, "tubelet_size": [2, 8, 8]},
-          {"pixel_values": "float B,4,3,32,32"}),
-    image("swin2sr", "Swin2SRForImageSuperResolution", {
-        "image_size": 16, "patch_size": 1, "embed_dim": 16, "depths": [2], "num_heads": [2],
-        "window_size": 4, "upscale": 2}, {"pixel_values": "float B,3,16,16"}),
-    image("vitmatte-like", "VitDetModel", {**VIT, "image_size": 64, "pretrain_image_size": 64,
-          "num_channels": 3}, LARGE),
-    image("superpoint", "SuperPointForKeypointDetection", {
-        "encoder_hidden_sizes": [8, 8, 16, 16], "decoder_hidden_size": 16,
-        "descriptor_decoder_dim": 16}, {"pixel_values": "unit B,3,64,64"}),
-    image("hiera", "HieraModel", {"embed_dim": 16, "image_size": [64, 64], "depths": [1, 1],
-          "num_heads": [1, 2], "query_stride": [2, 2], "num_query_pool": 1,
-          "masked_unit_size": [4, 4], "masked_unit_attention": [True, False]}, LARGE),
+    image(
+        "cvt",
+        "CvtModel",
+        {
+            "embed_dim": [16, 32],
+            "num_heads": [1, 2],
+            "depth": [1, 1],
+            "patch_sizes": [7, 3],
+            "patch_stride": [4, 2],
+            "patch_padding": [2, 1],
+            "mlp_ratio": [2, 2],
+            "attention_drop_rate": [0.0, 0.0],
+            "drop_rate": [0.0, 0.0],
+            "drop_path_rate": [0.0, 0.0],
+            "qkv_bias": [True, True],
+            "cls_token": [False, True],
+            "qkv_projection_method": ["dw_bn", "dw_bn"],
+            "kernel_qkv": [3, 3],
+            "padding_kv": [1, 1],
+            "stride_kv": [2, 2],
+            "padding_q": [1, 1],
+            "stride_q": [1, 1],
+        },
+        LARGE,
+    ),
+    image(
+        "levit",
+        "LevitModel",
+        {
+            "image_size": 64,
+            "hidden_sizes": [32, 48, 64],
+            "num_attention_heads": [2, 3, 4],
+            "depths": [1, 1, 1],
+            "key_dim": [8, 8, 8],
+        },
+        LARGE,
+    ),
+    image(
+        "focalnet",
+        "FocalNetModel",
+        {
+            "embed_dim": 16,
+            "depths": [1, 1],
+            "image_size": 32,
+            "focal_levels": [2, 2],
+            "focal_windows": [3, 3],
+        },
+        IMAGE,
+        BOTH,
+    ),
+    image(
+        "dpt",
+        "DPTForDepthEstimation",
+        VIT,
+        backbone_out_indices=[0, 0, 1, 1],
+        fusion_hidden_size=16,
+        neck_hidden_sizes=[8, 8, 16, 16],
+    ),
+    image(
+        "depth-anything",
+        "DepthAnythingForDepthEstimation",
+        {
+            "patch_size": 8,
+            "reassemble_hidden_size": 32,
+            "neck_hidden_sizes": [8, 16, 16, 16],
+            "fusion_hidden_size": 16,
+            "head_hidden_size": 8,
+        },
+        LARGE,
+        BOTH,
+        parts={
+            "backbone_config": (
+                "Dinov2Config",
+                {
+                    **VIT,
+                    "num_hidden_layers": 4,
+                    "reshape_hidden_states": False,
+                    "out_features": ["stage1", "stage2", "stage3", "stage4"],
+                },
+            )
+        },
+    ),
+    image(
+        "glpn",
+        "GLPNForDepthEstimation",
+        {**STAGES, "num_attention_heads": [1, 1, 2, 2], "decoder_hidden_size": 16},
+        LARGE,
+    ),
+    image(
+        "upernet",
+        "UperNetForSemanticSegmentation",
+        {"hidden_size": 16, "auxiliary_in_channels": 32, "pool_scales": [1, 2, 3]},
+        LARGE,
+        parts={
+            "backbone_config": (
+                "ResNetConfig",
+                {**RESNET, "out_features": ["stage1", "stage2", "stage3", "stage4"]},
+            )
+        },
+    ),
+    image(
+        "detr",
+        "DetrForObjectDetection",
+        {**DETR, "use_timm_backbone": False, "backbone": None},
+        LARGE,
+        BOTH,
+        parts=BACKBONE,
+        most=2,
+    ),
+    image(
+        "detr-free",
+        "DetrForObjectDetection",
+        {**DETR, "use_timm_backbone": False, "backbone": None},
+        FREE,
+        BOTH,
+        parts=BACKBONE,
+        most=2,
+    ),
+    image(
+        "conditional-detr",
+        "ConditionalDetrForObjectDetection",
+        {**DETR, "use_timm_backbone": False, "backbone": None},
+        LARGE,
+        parts=BACKBONE,
+        most=2,
+    ),
+    image(
+        "table-transformer",
+        "TableTransformerForObjectDetection",
+        {**DETR, "use_timm_backbone": False, "backbone": None},
+        LARGE,
+        parts=BACKBONE,
+        most=2,
+    ),
+    image(
+        "deformable-detr",
+        "DeformableDetrForObjectDetection",
+        {**DETR, "use_timm_backbone": False, "backbone": None},
+        LARGE,
+        BOTH,
+        parts=LEVELS,
+        most=2,
+    ),
+    image(
+        "rt-detr",
+        "RTDetrForObjectDetection",
+        {
+            "d_model": 32,
+            "encoder_hidden_dim": 32,
+            "encoder_in_channels": [32, 32, 32],
+            "encoder_ffn_dim": 64,
+            "num_queries": 10,
+            "decoder_in_channels": [32, 32, 32],
+            "decoder_layers": 2,
+            "decoder_attention_heads": 2,
+            "decoder_ffn_dim": 64,
+        },
+        LARGE,
+        BOTH,
+        parts={
+            "backbone_config": (
+                "RTDetrResNetConfig",
+                {**RESNET, "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"]},
+            )
+        },
+        most=2,
+    ),
+    image(
+        "maskformer",
+        "MaskFormerForInstanceSegmentation",
+        {"fpn_feature_size": 32, "mask_feature_size": 32},
+        LARGE,
+        parts={
+            "backbone_config": (
+                "SwinConfig",
+                {
+                    **SWIN,
+                    "image_size": 64,
+                    "patch_size": 4,
+                    "depths": [1, 1, 1, 1],
+                    "num_heads": [2, 2, 2, 2],
+                    "window_size": 2,
+                    "out_features": ["stage1", "stage2", "stage3", "stage4"],
+                },
+            ),
+            "decoder_config": (
+                "DetrConfig",
+                {**DETR, "use_timm_backbone": False, "backbone_config": None},
+            ),
+        },
+    ),
+    image(
+        "mask2former",
+        "Mask2FormerForUniversalSegmentation",
+        {
+            "feature_size": 32,
+            "mask_feature_size": 32,
+            "hidden_dim": 32,
+            "decoder_layers": 2,
+            "encoder_layers": 1,
+            "encoder_feedforward_dim": 64,
+            "dim_feedforward": 64,
+            "num_attention_heads": 2,
+            "num_queries": 5,
+        },
+        LARGE,
+        parts={
+            "backbone_config": (
+                "SwinConfig",
+                {
+                    **SWIN,
+                    "image_size": 64,
+                    "patch_size": 4,
+                    "depths": [1, 1, 1, 1],
+                    "num_heads": [2, 2, 2, 2],
+                    "window_size": 2,
+                    "out_features": ["stage1", "stage2", "stage3", "stage4"],
+                },
+            )
+        },
+    ),
+    image(
+        "timesformer",
+        "TimesformerModel",
+        {**VIT, "num_frames": 2},
+        {"pixel_values": "float B,2,3,32,32"},
+    ),
+    image(
+        "videomae",
+        "VideoMAEModel",
+        {**VIT, "num_frames": 4, "tubelet_size": 2},
+        {"pixel_values": "float B,4,3,32,32"},
+    ),
+    image(
+        "vivit",
+        "VivitModel",
+        {**VIT, "num_frames": 4, "tubelet_size": [2, 8, 8]},
+        {"pixel_values": "float B,4,3,32,32"},
+    ),
+    image(
+        "swin2sr",
+        "Swin2SRForImageSuperResolution",
+        {
+            "image_size": 16,
+            "patch_size": 1,
+            "embed_dim": 16,
+            "depths": [2],
+            "num_heads": [2],
+            "window_size": 4,
+            "upscale": 2,
+        },
+        {"pixel_values": "float B,3,16,16"},
+    ),
+    image(
+        "vitmatte-like",
+        "VitDetModel",
+        {**VIT, "image_size": 64, "pretrain_image_size": 64, "num_channels": 3},
+        LARGE,
+    ),
+    image(
+        "superpoint",
+        "SuperPointForKeypointDetection",
+        {
+            "encoder_hidden_sizes": [8, 8, 16, 16],
+            "decoder_hidden_size": 16,
+            "descriptor_decoder_dim": 16,
+        },
+        {"pixel_values": "unit B,3,64,64"},
+    ),
+    image(
+        "hiera",
+        "HieraModel",
+        {
+            "embed_dim": 16,
+            "image_size": [64, 64],
+            "depths": [1, 1],
+            "num_heads": [1, 2],
+            "query_stride": [2, 2],
+            "num_query_pool": 1,
+            "masked_unit_size": [4, 4],
+            "masked_unit_attention": [True, False],
+        },
+        LARGE,
+    ),
     image("siglip-vision", "SiglipVisionModel", VIT, forms=BOTH),
-    image("ijepa", "IJepaModel", VIT),
     image("textnet", "TextNetModel", {"hidden_sizes": [8, 8, 16, 16, 16]}, LARGE),
 )

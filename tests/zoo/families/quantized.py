@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.zoo.families.changed import changed
 
-TEXT = ("int8-dynamic", "qdq-u8s8", "int8-dynamic-channel", "qdq-s8s8-channel", "saved-int8-dynamic",
-        "qoperator-u8s8")  # fmt: skip
+TEXT = ("int8-dynamic", "qdq-u8s8", "int8-dynamic-channel", "qdq-s8s8-channel",
+        "saved-int8-dynamic", "qoperator-u8s8")  # fmt: skip
 IMAGE = ("qdq-u8s8", "qoperator-u8s8", "qdq-s8s8-channel", "qoperator-u8u8-channel",
          "int8-dynamic", "saved-qdq", "qdq-s16s8", "qdq-u8u8")  # fmt: skip
 BITS = ("nbits-4", "nbits-4-symmetric", "nbits-8", "nbits-4-qdq", "nbits-4-fast")

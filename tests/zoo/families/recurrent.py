@@ -29,17 +29,26 @@ NETS = (
     net("gru-both-2", "Sequence", X, "gru", bidirectional=True, num_layers=2),
     net("rnn-tanh", "Sequence", X, "rnn"),
     net("rnn-relu-both", "Sequence", X, "rnn", nonlinearity="relu", bidirectional=True),
-    net("lstm-packed", "Packed", {**X, "lengths": "lengths:5 B"}, "lstm", forms=("script-dynamic",)),
+    net(
+        "lstm-packed", "Packed", {**X, "lengths": "lengths:5 B"}, "lstm", forms=("script-dynamic",)
+    ),
     net("gru-packed", "Packed", {**X, "lengths": "lengths:5 B"}, "gru", forms=("script-dynamic",)),
-    net("rnn-packed", "Packed", {**X, "lengths": "lengths:5 B"}, "rnn", False,
-        forms=("script-dynamic",)),
+    net(
+        "rnn-packed",
+        "Packed",
+        {**X, "lengths": "lengths:5 B"},
+        "rnn",
+        False,
+        forms=("script-dynamic",),
+    ),
     net("lstm-stream", "Stream", {"x": "float B,1,8", **STATE}, "lstm"),
     net("gru-stream", "Stream", {**X, **STATE}, "gru"),
     net("tagger", "Tagger", {"ids": "ids:50 B,S"}),
     net("crnn", "Reader", {"x": "float B,1,32,W"}),
     net("voice", "Voice", {"x": "float B,64", "state": "float 2,B,16"}),
-    net("attention-step", "Attends", {
-        "word": "ids:30 B", "h": "float B,16", "seen": "float B,S,16"}),
+    net(
+        "attention-step", "Attends", {"word": "ids:30 B", "h": "float B,16", "seen": "float B,S,16"}
+    ),
     net("tacotron-encoder", "Speaks", {"ids": "ids:40 B,S"}),
     net("dual-path", "Separates", {"x": "float B,8,S,W"}),
     net("unrolled-gru", "Unrolled", {"x": "float B,6,8"}, "gru"),

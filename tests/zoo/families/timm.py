@@ -99,7 +99,9 @@ NETS = (
     sized("volo_d1_224"),
     sized("twins_svt_small"),
     net("pvt_v2_b0"),
-    sized("swin_tiny_patch4_window7_224", window_size=4, depths=(2, 2), embed_dim=16, num_heads=(2, 4)),
+    sized(
+        "swin_tiny_patch4_window7_224", window_size=4, depths=(2, 2), embed_dim=16, num_heads=(2, 4)
+    ),
     sized("swinv2_tiny_window8_256", forms=BOTH, depths=(2, 2), embed_dim=16, num_heads=(2, 4)),
     sized("nest_tiny", 64),
     net("crossvit_9_240", {"x": "float B,3,240,240"}),

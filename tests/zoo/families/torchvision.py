@@ -77,6 +77,11 @@ NETS = (
     video("s3d", "float B,3,16,64,64"),
     video("swin3d_t", "float B,3,4,32,32"),
     video("mvit_v2_s", "float B,3,16,32,32", spatial_size=(32, 32)),
-    net("raft_small", {"a": "float B,3,128,128", "b": "float B,3,128,128"}, ("script",),
-        ".optical_flow", most=1),
+    net(
+        "raft_small",
+        {"a": "float B,3,128,128", "b": "float B,3,128,128"},
+        ("script",),
+        ".optical_flow",
+        most=1,
+    ),
 )

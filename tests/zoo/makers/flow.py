@@ -18,7 +18,10 @@ class Branch(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.a, self.b = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+        self.a, self.b = (
+            nn.Linear(8, 8),
+            nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         if bool(x.sum() > 0):
@@ -108,7 +111,7 @@ class Cond(nn.Module):
         self.a = nn.Linear(8, 8)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cond(x.sum() > 0, lambda x: self.a(x), lambda x: x.relu() - 1, (x,))
+        return torch.cond(x.sum() > 0, self.a, lambda x: x.relu() - 1, (x,))
 
 
 class While(nn.Module):

@@ -16,28 +16,35 @@ from tests.zoo.net import Array, Net, dims
 L = keras.layers
 NETS: dict[str, Callable[[Any], Any]] = {
     "dense": lambda x: L.Dense(4, "softmax")(L.Dense(16, "relu")(x)),
-    "conv": lambda x: L.Dense(4)(L.GlobalAveragePooling2D()(L.BatchNormalization()(
-        L.Conv2D(8, 3, strides=2, padding="same", activation="relu")(x)))),
-    "separable": lambda x: L.UpSampling2D(interpolation="bilinear")(L.ReLU(6.0)(
-        L.SeparableConv2D(8, 3, padding="same")(x))),
+    "conv": lambda x: L.Dense(4)(
+        L.GlobalAveragePooling2D()(
+            L.BatchNormalization()(L.Conv2D(8, 3, strides=2, padding="same", activation="relu")(x))
+        )
+    ),
+    "separable": lambda x: L.UpSampling2D(interpolation="bilinear")(
+        L.ReLU(6.0)(L.SeparableConv2D(8, 3, padding="same")(x))
+    ),
     "transposed": lambda x: L.Conv2DTranspose(4, 3, strides=2, padding="same")(
-        L.DepthwiseConv2D(3, padding="same")(x)),
-    "conv1d": lambda x: L.GlobalMaxPooling1D()(L.Conv1D(8, 3, padding="causal", dilation_rate=2)(x)),
+        L.DepthwiseConv2D(3, padding="same")(x)
+    ),
+    "conv1d": lambda x: L.GlobalMaxPooling1D()(
+        L.Conv1D(8, 3, padding="causal", dilation_rate=2)(x)
+    ),
     "conv3d": lambda x: L.AveragePooling3D()(L.Conv3D(4, 3, padding="same")(x)),
     "lstm": lambda x: L.Dense(3)(L.LSTM(8)(x)),
-    "lstm-sequences": lambda x: L.LSTM(8, return_sequences=True, return_state=True)(x),
-    "lstm-both": lambda x: L.Bidirectional(L.LSTM(8, return_sequences=True))(x),
+    "lstm-sequences": L.LSTM(8, return_sequences=True, return_state=True),
+    "lstm-both": L.Bidirectional(L.LSTM(8, return_sequences=True)),
     "lstm-masked": lambda x: L.Bidirectional(L.LSTM(8))(L.Masking(0.0)(x)),
-    "gru": lambda x: L.GRU(8, return_sequences=True)(x),
-    "gru-before": lambda x: L.GRU(8, reset_after=False)(x),
-    "rnn": lambda x: L.SimpleRNN(8)(x),
-    "conv-lstm": lambda x: L.ConvLSTM2D(4, 3, padding="same")(x),
-    "stacked-cells": lambda x: L.RNN([L.LSTMCell(8), L.GRUCell(8)])(x),
+    "gru": L.GRU(8, return_sequences=True),
+    "gru-before": L.GRU(8, reset_after=False),
+    "rnn": L.SimpleRNN(8),
+    "conv-lstm": L.ConvLSTM2D(4, 3, padding="same"),
+    "stacked-cells": L.RNN([L.LSTMCell(8), L.GRUCell(8)]),
     "attention": lambda x: L.LayerNormalization()(x + L.MultiHeadAttention(2, 4)(x, x)),
     "words": lambda x: L.Dense(2, "sigmoid")(L.GlobalAveragePooling1D()(L.Embedding(30, 8)(x))),
     "group-norm": lambda x: L.GroupNormalization(2)(L.Conv2D(8, 1)(x)),
-    "time-distributed": lambda x: L.TimeDistributed(L.Dense(4, "gelu"))(x),
-    "einsum": lambda x: L.EinsumDense("abc,cd->abd", output_shape=(None, 4))(x),
+    "time-distributed": L.TimeDistributed(L.Dense(4, "gelu")),
+    "einsum": L.EinsumDense("abc,cd->abd", output_shape=(None, 4)),
 }
 
 
@@ -66,4 +73,6 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
         call = tf.function(lambda x: model(x, training=False))
         signature = [tf.TensorSpec([None, *shape], kind, name=name)]
         tf2onnx.convert.from_function(call, signature, opset=17, output_path=str(path))
-    return [[t.numpy() for t in tf.nest.flatten(model(feed[name], training=False))] for feed in feeds]
+    return [
+        [t.numpy() for t in tf.nest.flatten(model(feed[name], training=False))] for feed in feeds
+    ]

@@ -68,8 +68,9 @@ class Reader(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.look = nn.Sequential(
-            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1),
-            nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d((2, 1)), nn.Conv2d(16, 16, (8, 1)), nn.ReLU(),
+            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d((2, 1)),
+            nn.Conv2d(16, 16, (8, 1)), nn.ReLU(),
         )  # fmt: skip
         self.net = nn.LSTM(16, 16, 2, bidirectional=True)
         self.head = nn.Linear(32, 11)
@@ -84,7 +85,9 @@ class Voice(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.look = nn.Sequential(nn.Conv1d(1, 8, 8, 4), nn.ReLU(), nn.Conv1d(8, 16, 4, 2), nn.ReLU())
+        self.look = nn.Sequential(
+            nn.Conv1d(1, 8, 8, 4), nn.ReLU(), nn.Conv1d(8, 16, 4, 2), nn.ReLU()
+        )
         self.net = nn.LSTMCell(16, 16)
         self.head = nn.Conv1d(16, 1, 1)
 
@@ -117,7 +120,8 @@ class Speaks(nn.Module):
         super().__init__()
         self.words = nn.Embedding(40, 16)
         self.look = nn.Sequential(*(
-            m for _ in range(3) for m in (nn.Conv1d(16, 16, 5, padding=2), nn.BatchNorm1d(16), nn.ReLU())
+            m for _ in range(3)
+            for m in (nn.Conv1d(16, 16, 5, padding=2), nn.BatchNorm1d(16), nn.ReLU())
         ))  # fmt: skip
         self.net = nn.LSTM(16, 8, batch_first=True, bidirectional=True)
 

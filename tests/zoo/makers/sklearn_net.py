@@ -50,7 +50,7 @@ def _convert(model: Any, spec: Any) -> Any:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType
 
-        options = {model: dict(spec["options"])} if spec.get("options") else None
+        options = {id(model): dict(spec["options"])} if spec.get("options") else None
         return convert_sklearn(
             model, initial_types=[("x", FloatTensorType([None, 8]))], options=options
         )

@@ -38,7 +38,7 @@ def write(
         options["dynamic_axes"] = {n: a for n, a in axes.items() if a}
     elif dynamic:
         free = torch.export.Dim.DYNAMIC
-        options["dynamic_shapes"] = (tuple({i: free for i in axes[n]} or None for n in names),)
+        options["dynamic_shapes"] = (tuple(dict.fromkeys(axes[n], free) or None for n in names),)
     expected = [_run(module, feed) for feed in feeds]
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -86,9 +86,7 @@ class Flat(torch.nn.Module):
         return tuple(tensors(self.net(*args))[: self.most])
 
 
-def named(
-    net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path
-) -> list[list[Array]]:
+def named(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> list[list[Array]]:
     """spec: call, "module:name" of what makes the module; args and kwargs for it."""
     torch.manual_seed(0)
     home, _, name = net.spec["call"].partition(":")
@@ -107,7 +105,10 @@ def settle(module: torch.nn.Module) -> None:
     """Give batch norms means and variances, so that folding them is not folding nothing."""
     rng = np.random.default_rng(1)
     for part in module.modules():
-        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
+        if (
+            isinstance(part, torch.nn.modules.batchnorm._BatchNorm)
+            and part.running_mean is not None
+        ):
             size = part.running_mean.shape
             part.running_mean.copy_(torch.from_numpy(rng.normal(0, 0.1, size)))
             part.running_var.copy_(torch.from_numpy(rng.uniform(0.5, 1.5, size)))
