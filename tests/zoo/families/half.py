@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.zoo.families.changed import changed
 
-BOTH = ("fp16", "fp16-ort")
+BOTH = ("fp16-ort", "fp16")
 
 NETS = (
     changed("hf_text.bert", *BOTH),

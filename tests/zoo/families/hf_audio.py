@@ -74,7 +74,11 @@ NETS = (
         "whisper",
         "WhisperForConditionalGeneration",
         "WhisperConfig",
-        {"input_features": "float B,16,F", "decoder_input_ids": "ids:99 B,D"},
+        {
+            "input_features": "float B,16,F",
+            "decoder_input_ids": "ids:99 B,D",
+            "decoder_attention_mask": "ones B,D",
+        },
         WHISPER,
     ),
     net(
@@ -89,7 +93,11 @@ NETS = (
         "speech-to-text",
         "Speech2TextForConditionalGeneration",
         "Speech2TextConfig",
-        {"input_features": "float B,F,16", "decoder_input_ids": "ids:99 B,D"},
+        {
+            "input_features": "float B,F,16",
+            "decoder_input_ids": "ids:99 B,D",
+            "decoder_attention_mask": "ones B,D",
+        },
         {
             **{k: v for k, v in WHISPER.items() if k != "num_mel_bins"},
             "input_feat_per_channel": 16,
@@ -259,7 +267,11 @@ NETS = (
         "moonshine",
         "MoonshineForConditionalGeneration",
         "MoonshineConfig",
-        {"input_values": "float B,L", "decoder_input_ids": "ids:99 B,D"},
+        {
+            "input_values": "float B,L",
+            "decoder_input_ids": "ids:99 B,D",
+            "decoder_attention_mask": "ones B,D",
+        },
         {
             "hidden_size": 32,
             "encoder_num_hidden_layers": 2,

@@ -60,7 +60,7 @@ class Greedy(nn.Module):
         self.words, self.cell, self.head = nn.Embedding(20, 8), nn.GRUCell(8, 8), nn.Linear(8, 20)
 
     def forward(self, h: Tensor) -> Tensor:
-        word = torch.zeros(h.shape[0], dtype=torch.long)
+        word = (h.sum(-1) * 0.0).long()
         said = word.unsqueeze(1)
         step = 0
         while step < 8 and bool((word != 3).any()):
@@ -79,7 +79,7 @@ class Rows(nn.Module):
         self.cell = nn.GRUCell(8, 8)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = torch.zeros(x.shape[0], 8)
+        h = x[:, 0] * 0.0
         steps: list[Tensor] = []
         for t in range(x.shape[1]):
             h = self.cell(x[:, t], h)
