@@ -65,19 +65,40 @@ def target_machine(isa: str, extras: tuple[str, ...] = ()) -> Any:
     )
 
 
-@lru_cache(maxsize=8 * len(ISAS))
-def pass_builder(isa: str, extras: tuple[str, ...], speed: int, unroll: bool) -> Any:
-    """The builder of LLVM's pipelines for an ISA and options.
+class PassBuilders:
+    """The builders of LLVM's pipelines for an ISA and options, one after the other.
 
-    One for all kernels: llvmlite frees a builder but not what it allocates beside it. llvmlite
-    lets one thread at a time into LLVM, so builds in several threads may share it.
+    llvmlite has each run of a pipeline leave its callbacks in the builder, for good: the thousandth
+    run of one builder takes ten times as long as the first. It frees a builder, but not the 1.5 KiB
+    that it allocates beside it, so that one for each kernel would leak. Hence one for some kernels.
+    llvmlite lets one thread at a time into LLVM, so builds in several threads may share it.
     """
-    options = llvm.create_pipeline_tuning_options(speed_level=speed)
-    options.loop_vectorization = False
-    options.slp_vectorization = False
-    options.loop_interleaving = False
-    options.loop_unrolling = unroll
-    return llvm.create_pass_builder(target_machine(isa, extras), options)
+
+    RUNS = 16
+
+    def __init__(self, isa: str, extras: tuple[str, ...], speed: int, unroll: bool) -> None:
+        self._machine = target_machine(isa, extras)
+        self._options = llvm.create_pipeline_tuning_options(speed_level=speed)
+        self._options.loop_vectorization = False
+        self._options.slp_vectorization = False
+        self._options.loop_interleaving = False
+        self._options.loop_unrolling = unroll
+        self._left, self._builder = 0, None
+
+    def take(self) -> Any:
+        """The builder of one more run."""
+        builder = self._builder
+        if self._left == 0 or builder is None:
+            builder = self._builder = llvm.create_pass_builder(self._machine, self._options)
+            self._left = self.RUNS
+        self._left -= 1
+        return builder
+
+
+@lru_cache(maxsize=8 * len(ISAS))
+def pass_builders(isa: str, extras: tuple[str, ...], speed: int, unroll: bool) -> PassBuilders:
+    """Those of an ISA and options, for all kernels."""
+    return PassBuilders(isa, extras, speed, unroll)
 
 
 @contextmanager
@@ -117,7 +138,7 @@ def optimised(
             raise CompileError(
                 f"a template produced invalid LLVM IR ({e}); please report it"
             ) from e
-        builder = pass_builder(target.isa, target.extras, speed, unroll)
+        builder = pass_builders(target.isa, target.extras, speed, unroll).take()
         with _pipeline(builder, speed) as passes:
             passes.run(module, builder)
         yield module, target_machine(target.isa, target.extras)
