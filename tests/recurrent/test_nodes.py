@@ -36,9 +36,9 @@ def compare(got: dict[str, Array], want: dict[str, Array], dtype: str) -> None:
 def test_engines_are_right(number: int) -> None:
     case = draw(number)
     want = exact(case)
-    engines = [braze.build(case.model(), optimization_level=level, threads=2) for level in (0, 1)]
-    for engine in engines:
-        compare(engine(case.feed()), want, case.dtype)
+    # what a number draws does not follow from its being odd
+    engine = braze.build(case.model(), optimization_level=number % 2, threads=2)
+    compare(engine(case.feed()), want, case.dtype)
     reference = braze.build(case.model(), target="reference", optimization_level=1)
     compare(reference(case.feed()), want, case.dtype)
 
@@ -59,7 +59,8 @@ def test_float64_is_onnxruntimes(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(200, 216))
 def test_dynamic_sizes(number: int) -> None:
-    """One engine for all lengths from 0 up and all batches: the bits of a static one."""
+    """One engine for all lengths from 0 up and all batches: the bits of a static one, which is
+    built for one of the lengths in turn."""
     case = draw(number, steps=6, dtype="float32")
     if len(case.inputs) > 4 and case.inputs[4] is not None:
         case = Case(case.op, (*case.inputs[:4], None, *case.inputs[5:]), case.attributes,
@@ -84,7 +85,7 @@ def test_dynamic_sizes(number: int) -> None:
         inputs = (cut["x0"], *case.inputs[1:])
         static = Case(case.op, inputs, case.attributes, case.constant, case.outputs, case.dtype)
         compare(engine(cut), exact(static), "float32")
-        if length:
+        if length == (1, 6, 9)[number % 3]:
             want = braze.build(static.model(), optimization_level=1)(cut)
             for name, value in engine(cut).items():
                 np.testing.assert_array_equal(value, want[name])
