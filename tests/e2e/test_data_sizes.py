@@ -118,7 +118,7 @@ def test_dynamic_inputs_and_several_profiles() -> None:
 
 
 def test_two_contexts_in_threads() -> None:
-    engine = braze.build(picking(), threads=1)
+    engine = braze.build(picking(), threads=1, optimization_level=1)
     feeds = [picking_feed(share) for share in RNG.random(60)]
     wrong: list[str] = []
 
