@@ -19,6 +19,7 @@ from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.bytes import float8
 from tests.codegen.cuda.typed import typed
+from tests.pairs import pairwise
 
 PRODUCT = harness.matmul((), 4096, 768, 768)
 
@@ -66,10 +67,13 @@ def test_quotients_fall_between_the_same_codes() -> None:
     assert found > 30
 
 
-@pytest.mark.parametrize("element", [F8E4M3FN, F8E5M2])
-@pytest.mark.parametrize("kind", ["sums", "codes", "halves"])
 @pytest.mark.parametrize(
-    "tile", [GluonTile(64, 128, 4, 3, 0), GluonTile(64, 64, 4, 8, 2), GluonTile(64, 192, 4, 6, 2)]
+    ("kind", "tile", "element"),
+    pairwise(
+        ["sums", "codes", "halves"],
+        [GluonTile(64, 128, 4, 3, 0), GluonTile(64, 64, 4, 8, 2), GluonTile(64, 192, 4, 6, 2)],
+        [F8E4M3FN, F8E5M2],
+    ),
 )
 def test_forms_compile(kind: str, tile: GluonTile, element: DType) -> None:
     from braze.codegen.cuda.triton.cubin import compile_source

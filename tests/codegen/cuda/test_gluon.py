@@ -82,9 +82,12 @@ def test_forms_compile_and_copy_boxes_as_triton_does(
     assert meta.num_warps == (tile.warps if not tile.consumers else 4 * (1 + 2))
 
 
-@pytest.mark.parametrize("tile", [t for t in TILES if t[1] >= 64])
-@pytest.mark.parametrize("columns", [256, 257])
+@pytest.mark.parametrize(
+    ("tile", "columns"),
+    [*((t, 257) for t in TILES if t[1] >= 64), (TILES[0], 256), (TILES[1], 256)],
+)
 def test_tiles_fit_the_card(tile: tuple[int, ...], columns: int) -> None:
+    """Ragged rows are laid out anew before they are stored: no others need more memory."""
     from braze.codegen.cuda.triton.cubin import compile_cubin
 
     kernel = half(harness.matmul((), 4096, columns, 256))
