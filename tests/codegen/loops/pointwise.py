@@ -1,4 +1,4 @@
-"""Compile one expression over flat operands and run it: what the emitter tests share."""
+"""Compile expressions over flat operands and run it: what the emitter tests share."""
 
 from __future__ import annotations
 
@@ -33,19 +33,31 @@ def operand(slot: int, dtype: DType) -> Expr:
 
 
 def compile_pointwise(
-    expr: Expr, dtypes: Sequence[DType], isa: str, width: int, masked: bool = False
+    exprs: Sequence[Expr], dtypes: Sequence[DType], isa: str, width: int, masked: bool = False
 ) -> LoadedKernel:
-    """out[i] = expr(i) for i < n, `width` lanes at a time; the rest masked or one by one."""
+    """Loops one after another, each for an output of its own: see `_loop`."""
     n = sym("n")
-    fn = KernelFunction("pointwise", CpuTarget(isa, 1), len(dtypes) + 1)
-    specs = [TensorSpec(d, (n,)) for d in [*dtypes, expr.dtype]]
+    fn = KernelFunction("pointwise", CpuTarget(isa, 1), len(dtypes) + len(exprs))
+    specs = [TensorSpec(d, (n,)) for d in [*dtypes, *(e.dtype for e in exprs)]]
+    for slot, expr in enumerate(exprs, len(dtypes)):
+        _loop(fn, expr, specs, slot, width, masked)
+    data, params = fn.finish(speed=1, unroll=False)
+    assert params == (n,)
+    return LoadedKernel(data, "pointwise")
+
+
+def _loop(
+    fn: KernelFunction, expr: Expr, specs: list[TensorSpec], slot: int, width: int, masked: bool
+) -> None:
+    """out[i] = expr(i) for i < n, `width` lanes at a time; the rest masked or one by one."""
+    (n,) = specs[slot].shape
     count = fn.dim(n)
 
     def step(i: Any, lanes: int, mask: Any) -> None:
         env = Env(specs, {0: (i, lanes > 1)}, mask=mask, extents={0: n})
         emitter = Emitter(fn, env, lanes, [expr])
         value = emitter.value(expr)
-        emitter.memory.store(len(dtypes), specs[-1], (axis(0),), value)
+        emitter.memory.store(slot, specs[slot], (axis(0),), value)
 
     whole = fn.builder.mul(fn.builder.sdiv(count, i64(width)), i64(width))
     with fn.loop(0, whole, width) as i:
@@ -59,9 +71,22 @@ def compile_pointwise(
     else:
         with fn.loop(whole, count) as i:
             step(i, 1, None)
-    data, params = fn.finish(speed=1, unroll=False)
-    assert params == (n,)
-    return LoadedKernel(data, "pointwise")
+
+
+def run_each(
+    exprs: Sequence[Expr],
+    operands: Sequence[Array],
+    dtypes: Sequence[DType],
+    isa: str,
+    width: int,
+    masked: bool = False,
+) -> list[Array]:
+    """Stored results of expressions of the same operands, compiled together."""
+    made = [np.empty(operands[0].shape, e.dtype.numpy) for e in exprs]
+    kernel = compile_pointwise(exprs, dtypes, isa, width, masked)
+    status = kernel.run([*operands, *made], [operands[0].size], workers=1)
+    assert status == 0, status
+    return made
 
 
 def run_pointwise(
@@ -73,11 +98,8 @@ def run_pointwise(
     masked: bool = False,
 ) -> Array:
     """Stored results of the compiled expression."""
-    out = np.empty(operands[0].shape, expr.dtype.numpy)
-    kernel = compile_pointwise(expr, dtypes, isa, width, masked)
-    status = kernel.run([*operands, out], [out.size], workers=1)
-    assert status == 0, status
-    return out
+    (got,) = run_each([expr], operands, dtypes, isa, width, masked)
+    return got
 
 
 def expected(expr: Expr, operands: Sequence[Array]) -> Array:
