@@ -33,7 +33,7 @@ def test_modes(mode: str, tracks: bool) -> None:
 )
 def test_regressors(aggregate: str, targets: int, base: bool, rows: int) -> None:
     r = np.random.default_rng(4)
-    given = forest(r, 7, 5, 6, "target", targets)
+    given = forest(r, 7, 4, 6, "target", targets)
     more = {"base_values": [0.25] * targets} if base else {}
     compare("TreeEnsembleRegressor", data(r, rows, 6), n_targets=targets,
             aggregate_function=aggregate, **given, **more)  # fmt: skip
@@ -50,7 +50,7 @@ CLASSES = [(3, None, 0), (3, None, 3), (2, 0, 0), (2, 0, 1), (2, 1, 0)]
 def test_classifiers(transform: str, positive: bool, form: tuple[int, int | None, int]) -> None:
     classes, one, base = form
     r = np.random.default_rng(5)
-    given = forest(r, 7, 4, 6, "class", classes, positive=positive, one=one)
+    given = forest(r, 7, 3, 6, "class", classes, positive=positive, one=one)
     if base:
         given["base_values"] = [0.125, -0.25, 0.5][:base]
     compare("TreeEnsembleClassifier", data(r, 40, 6), 2, classlabels_int64s=[7, 3, 5][:classes],
