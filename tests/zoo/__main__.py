@@ -53,13 +53,17 @@ class Worker:
 
 
 def jobs(only: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Group, network and form of everything that is asked for: a little of every group first."""
+    """Group, network and form of everything, a little of every group first; or of what is named,
+    in the order given. The first form of each goes before the second of any."""
     order = []
     for g, group in enumerate(GROUPS):
         for n, net in enumerate(load(group)):
-            if not only or {group, f"{group}.{net.name}"} & set(only):
-                order += [(f, n, g, (group, net.name, form)) for f, form in enumerate(net.forms)]
-    yield from (job for *_, job in sorted(order))
+            named = {group, f"{group}.{net.name}"} & set(only)
+            place = min((only.index(name) for name in named), default=0)
+            if named or not only:
+                job = (group, net.name)
+                order += [(f, place, n, g, *job, form) for f, form in enumerate(net.forms)]
+    yield from ((group, net, form) for *_, group, net, form in sorted(order))
 
 
 def main() -> None:

@@ -143,23 +143,6 @@ NETS = (
     lm("olmoe", "OlmoeForCausalLM", LLAMA, num_experts=4, num_experts_per_tok=2),
     lm("gpt-oss", "GptOssForCausalLM", HEADS, num_local_experts=4, sliding_window=4),
     lm(
-        "deepseek-v3",
-        "DeepseekV3ForCausalLM",
-        LLAMA,
-        n_routed_experts=4,
-        num_experts_per_tok=2,
-        n_group=1,
-        topk_group=1,
-        kv_lora_rank=8,
-        q_lora_rank=16,
-        qk_rope_head_dim=8,
-        v_head_dim=8,
-        qk_nope_head_dim=8,
-        moe_intermediate_size=32,
-        first_k_dense_replace=1,
-        n_shared_experts=1,
-    ),
-    lm(
         "mamba",
         "MambaForCausalLM",
         {

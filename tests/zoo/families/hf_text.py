@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.zoo.net import Net
@@ -68,11 +69,14 @@ NETS = (
     text("convbert", "ConvBertModel", BOTH, embedding_size=32, head_ratio=2),
     text("mobilebert", "MobileBertModel", BOTH, embedding_size=32, intra_bottleneck_size=32),
     text("squeezebert", "SqueezeBertModel", BOTH, embedding_size=32),
-    text("nystromformer", "NystromformerModel", num_landmarks=4, segment_means_seq_len=8),
+    replace(
+        text("nystromformer", "NystromformerModel", num_landmarks=4, segment_means_seq_len=8),
+        sizes=({"B": 2, "S": 8}, {"B": 1, "S": 8}),
+    ),
     text("big-bird", "BigBirdModel", BOTH, attention_type="original_full"),
     text("longformer", "LongformerModel", ("script", "dynamo"), attention_window=8),
     text("funnel", "FunnelModel", BOTH, only=FUNNEL),
-    text("fnet", "FNetModel", BOTH, inputs={"input_ids": "ids:99 B,S"}),
+    text("fnet", "FNetModel", ("dynamo-dynamic",), inputs={"input_ids": "ids:99 B,S"}),
     text("layoutlm", "LayoutLMModel", BOTH, inputs=BOXES, max_2d_position_embeddings=64),
     text("xlnet", "XLNetModel", BOTH, only=XLNET),
     text("roformer", "RoFormerModel", BOTH, embedding_size=32),

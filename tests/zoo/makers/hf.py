@@ -45,6 +45,7 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> li
     parts = {n: getattr(transformers, c)(**s) for n, (c, s) in spec.get("parts", {}).items()}
     config = getattr(transformers, spec["config"])(**spec.get("settings", {}), **parts)
     config._attn_implementation = spec.get("attention", "eager")
+    config._experts_implementation = "eager"  # the grouped products have no ONNX
     model = getattr(transformers, spec["cls"])(config).eval()
     model.float()
     if not any(n.startswith("past_") for n in net.inputs) and hasattr(model.config, "use_cache"):

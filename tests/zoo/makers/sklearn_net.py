@@ -51,9 +51,12 @@ def _convert(model: Any, spec: Any) -> Any:
         from skl2onnx.common.data_types import FloatTensorType
 
         options = {id(model): dict(spec["options"])} if spec.get("options") else None
-        return convert_sklearn(
-            model, initial_types=[("x", FloatTensorType([None, 8]))], options=options
-        )
+        kinds = [("x", FloatTensorType([None, 8]))]
+        try:
+            return convert_sklearn(model, initial_types=kinds, options=options)
+        except (RuntimeError, ValueError):  # some converters know older trees alone
+            opsets = {"": 18, "ai.onnx.ml": 3}
+            return convert_sklearn(model, initial_types=kinds, options=options, target_opset=opsets)
     import onnxmltools
     from onnxmltools.convert.common.data_types import FloatTensorType as Floats
 
