@@ -80,8 +80,9 @@ def main() -> None:
     if args.export_python:
         run(args)
     if args.table:
-        results = [json.loads(p.read_text()) for p in (args.out / "results").glob("*.json")]
-        args.table.write_text(table.write(results, GROUPS), encoding="utf-8")
+        files = [args.out / "results" / f"{'.'.join(job)}.json" for job in jobs([])]
+        results = [json.loads(f.read_text()) for f in files if f.exists()]
+        args.table.write_text(table.write(results, GROUPS, len(files)), encoding="utf-8")
 
 
 def run(args: argparse.Namespace) -> None:

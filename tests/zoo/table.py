@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,14 +35,15 @@ quantized networks, where a value between two steps may fall to either, 2e-2 and
 """
 
 
-def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> str:
-    """The page: what outcomes mean, counts, then a row for each network and form."""
+def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str], listed: int) -> str:
+    """The page: what outcomes mean, counts, then a row for each network and form that was run of
+    the `listed` ones."""
     there = [g for g in groups if any(r["group"] == g for r in results)]
     seen = [o for o in OUTCOMES if any(r["outcome"] == o for r in results)]
     counts = Counter((r["group"], r["outcome"]) for r in results)
     total = Counter(r["outcome"] for r in results)
     nets = len({(r["group"], r["net"]) for r in results})
-    lines = [HEAD, f"{len(results)} files of {nets} networks:\n"]
+    lines = [HEAD, f"{len(results)} files of {nets} networks were run, of {listed} files listed:\n"]
     lines += ["| outcome | files | |", "|---|---|---|"]
     lines += [f"| {o} | {total[o]} | {OUTCOMES[o]} |" for o in seen]
     lines += ["", "| group | " + " | ".join(seen) + " |", "|---" * (len(seen) + 1) + "|"]
@@ -80,5 +82,5 @@ def _row(r: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str, most: int = 200) -> str:
-    text = " ".join(text.split()).replace("|", "/")
+    text = re.sub(r"\S*/models/", "", " ".join(text.split()).replace("|", "/"))
     return text if len(text) <= most else text[: most - 2].rsplit(" ", 1)[0] + " …"

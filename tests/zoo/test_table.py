@@ -18,8 +18,8 @@ RESULTS = (
 
 
 def test_counts_stand_above_rows_in_the_order_of_groups() -> None:
-    page = table.write(RESULTS, ("a", "b"))
-    assert "3 files of 3 networks" in page
+    page = table.write(RESULTS, ("a", "b"), 9)
+    assert "3 files of 3 networks were run, of 9 files listed" in page
     assert "| outcome | files | |\n|---|---|---|\n| right | 1 |" in page
     assert "| a |  | 1 |  |" in page and "| b | 1 |  | 1 |" in page
     assert page.index("## a") < page.index("| n | f | wrong |") < page.index("## b")
@@ -27,13 +27,13 @@ def test_counts_stand_above_rows_in_the_order_of_groups() -> None:
 
 
 def test_an_error_is_one_cell() -> None:
-    page = table.write(RESULTS, ("a", "b"))
+    page = table.write(RESULTS, ("a", "b"), 9)
     assert "| m | f | refused |  | OpError: a / b c |" in page
     assert "| n | f | wrong |  | ONNX Runtime: 5.0e-01 1.0e+00 |" in page
 
 
 def test_outcomes_that_nothing_had_have_no_column() -> None:
-    assert "crash" not in table.write(RESULTS, ("a", "b"))
+    assert "crash" not in table.write(RESULTS, ("a", "b"), 9)
 
 
 @pytest.mark.parametrize("group", GROUPS)
