@@ -1,6 +1,6 @@
 """Loop nests along their last axis: which are taken, and that they compile.
 
-interpreted.py has their results, tests/gpu/test_bytes.py those on a card.
+interpreted.py and interpreted_nests.py have their results, tests/gpu/test_bytes.py those on a card.
 """
 
 from __future__ import annotations
