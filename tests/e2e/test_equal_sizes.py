@@ -73,3 +73,18 @@ def test_an_expansion_by_data_tells_both_sizes(target: str) -> None:
     assert engine({"a": a, "s": np.array([1, 3])})["y"].shape == (2, 3)
     with pytest.raises(braze.ShapeError, match=r"node 'expand' .* but they are 4 and 2 here"):
         engine({"a": a, "s": np.array([4, 3])})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_size_of_a_first_row_asks_expand_for_what_there_is(target: str) -> None:
+    """Exporters write index_add as an Expand to the shape of x[:1], a size of 0 or 1."""
+    nodes = [node("Slice", "x zero one zero", "first"), node("Shape", "first", "shape"),
+             node("Expand", "w shape", "y")]  # fmt: skip
+    inputs = [("x", F, ["N", 4]), ("w", F, ["M", 4])]
+    engine = braze.build(model(nodes, inputs, [("y", F)], zero=np.array([0]), one=np.array([1])),
+                         target=target, optimization_level=1)  # fmt: skip
+    for n, m in ((5, 3), (1, 1), (2, 0), (0, 0)):
+        w = np.arange(4 * m, dtype="f").reshape(m, 4)
+        np.testing.assert_array_equal(engine({"x": np.ones((n, 4), "f"), "w": w})["y"], w)
+    with pytest.raises(braze.ShapeError, match="a size asked for that is not 1"):
+        engine({"x": np.ones((0, 4), "f"), "w": np.ones((3, 4), "f")})

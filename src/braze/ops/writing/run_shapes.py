@@ -50,7 +50,8 @@ def _refuse_rest_of_nothing(n: OnnxNode, g: GraphBuilder, wanted: tuple[Dim, ...
 
 def expanded_size(n: OnnxNode, g: GraphBuilder, have: Dim, want: Dim, where: str) -> Dim:
     """A size of the result of Expand."""
-    if not is_run_size(g, want):
+    at_most_one = not isinstance(want, int) and g.range_of(want)[1] <= 1  # x[:1], of a size
+    if not (is_run_size(g, want) or at_most_one):
         return g.broadcast(have, want, where)
     if have == 1:
         return settled(g, want, None, f"{n.name}_size")
