@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import onnx
 import pytest
 
 from braze.core.errors import BrazeError, UnsupportedOpError
 from braze.frontend.onnx.importer import import_model
 from tests.flow.models import check, model
 
+Array = np.ndarray[Any, Any]
 X = np.arange(24, dtype=np.float32).reshape(2, 12)
 
 
@@ -75,3 +80,58 @@ def test_what_does_not_run_is_told(nodes: str, what: str) -> None:
     with pytest.raises(BrazeError, match=what) as caught:
         import_model(model(text, checked=False))
     assert isinstance(caught.value, UnsupportedOpError) or "position" in what
+
+
+def appending(body: str, after: str, outputs: str) -> onnx.ModelProto:
+    """A loop of as many iterations as the run says, and what is asked of the sequence it makes."""
+    return model(f"""
+m (float[2, 3] x, int64 n, int64 at) => ({outputs}) <float two = {{2}}> {{
+  yes = Constant <value = bool {{1}}> ()
+  empty = SequenceEmpty <dtype = 1> ()
+  s, last = Loop (n, yes, empty, x) <
+    body = b (int64 i, bool go, seq(float[2, 3]) all, float[2, 3] v)
+        => (bool next, seq(float[2, 3]) more, float[2, 3] w) {{
+      next = Identity(go) w = Mul(v, two) {body}
+    }}
+  >
+  {after}
+}}""")
+
+
+def test_what_a_loop_appends_in_iterations_of_the_run_is_stacked() -> None:
+    m = appending("more = SequenceInsert(all, w)", """
+  a = ConcatFromSequence <axis = 0, new_axis = 1> (s)
+  b = ConcatFromSequence <axis = -1, new_axis = 1> (s)
+  c = ConcatFromSequence <axis = -1> (s)
+  d = ConcatFromSequence <axis = 0> (s)
+  e = SequenceAt(s, at)
+  k = SequenceLength(s)
+""", "float[k, 2, 3] a, float[2, 3, k] b, float[2, m] c, float[o, 3] d, float[2, 3] e, int64 k")
+
+    def want(x: Array, n: Array, at: Array) -> Mapping[str, Array]:
+        rows = [x * np.float32(2) ** np.float32(i + 1) for i in range(int(n))]
+        return {
+            "a": np.stack(rows), "b": np.stack(rows, axis=-1), "c": np.concatenate(rows, axis=-1),
+            "d": np.concatenate(rows), "e": rows[int(at)], "k": np.array(int(n)),
+        }  # fmt: skip
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    feeds = [{"x": x, "n": np.array(n), "at": np.array(at)} for n, at in ((1, 0), (4, -1), (11, 3))]
+    engines = check(m, *feeds, want=want)
+    with pytest.raises(BrazeError):
+        engines[0]({"x": x, "n": np.array(4), "at": np.array(4)})
+
+
+@pytest.mark.parametrize(
+    ("body", "after", "why"),
+    [
+        ("more = SequenceInsert(all, w, i)", "y = SequenceLength(s)", "it carries a sequence"),
+        ("u = SequenceInsert(all, w) more = SequenceInsert(u, v)", "y = SequenceLength(s)",
+         "it carries a sequence"),
+        ("more = SequenceInsert(all, w)", "t = SequenceErase(s) y = SequenceLength(t)",
+         "the run tells how long the sequence is"),
+    ],
+)  # fmt: skip
+def test_sequences_of_the_run_that_do_more_are_refused(body: str, after: str, why: str) -> None:
+    with pytest.raises(UnsupportedOpError, match=why):
+        import_model(appending(body, after, "int64 y"))

@@ -11,6 +11,7 @@ from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, dmax
 from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
+from braze.frontend.onnx.appending import stacking, unstacked
 from braze.frontend.onnx.bodies import Body, Site, close_bodies, flag_of, import_body, known_flag
 from braze.frontend.onnx.records import GraphRecord
 from braze.frontend.onnx.scope import Bound, Listed
@@ -28,7 +29,6 @@ MAX_QUICKLY_UNROLLED = 256  # nodes of it
 MAX_UNROLLED_NODES = 20_000  # of a loop that does not run as one
 MAX_IMPORTS = 16  # of one body: each time its inputs are known better
 ONE_SIZE = TensorType(I64, (1,))
-
 
 
 @dataclass
@@ -149,11 +149,15 @@ def import_loop(site: Site) -> Sequence[Bound] | None:
 
 def _of_sequences(
     site: Site, graph: GraphRecord, first: Sequence[Bound], trips: int | None
-) -> Sequence[Bound]:
-    """A loop that carries sequences, unrolled."""
+) -> Sequence[Bound] | None:
+    """A loop that carries sequences, unrolled, or one that stacks what it appends to them."""
     made = None
     if trips is not None:
         made = unrolled(site, graph, first, max(trips, 0), MAX_UNROLLED_NODES)
+    if made is None and (found := stacking(site, graph)) is not None:
+        loop, grown = found
+        stacked = import_loop(loop)
+        return None if stacked is None else unstacked(list(stacked), grown)
     if made is None:
         raise ContentNeededError(
             f"{site.node.where}: it carries a sequence, which takes iterations that are all known; "

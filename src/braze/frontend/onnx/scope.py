@@ -29,9 +29,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A sequence of tensors."""
+    """A sequence of tensors.
+
+    stack: instead of `values`, one tensor whose slices along axis 0 they are, where only the run
+    knows how many there are.
+    """
 
     values: tuple[Value, ...]
+    stack: Value | None = None
 
     @property
     def why(self) -> str:
@@ -112,7 +117,8 @@ class BodyScope(Scope):
 
     def _from_outside(self, value: Bound) -> Bound:
         if isinstance(value, Listed):
-            return Listed(tuple(map(self.capture, value.values)))
+            stack = None if value.stack is None else self.capture(value.stack)
+            return Listed(tuple(map(self.capture, value.values)), stack)
         return self.capture(value) if isinstance(value, Value) else value
 
     def capture(self, value: Value) -> Value:

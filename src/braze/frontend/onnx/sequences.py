@@ -1,7 +1,7 @@
 """Sequences and optionals: lists of tensors that exist while a model is imported only.
 
 How long a sequence is and which element is meant must be known then; what the elements hold need
-not be.
+not be. A sequence that a loop made may be a stack instead, whose length the run tells.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Final
 
 import numpy as np
 
+from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
 from braze.frontend.onnx.bodies import FlowImporter, Site
 from braze.frontend.onnx.scope import Bound, Listed
 from braze.ir.graph import Value
 from braze.ops.base import ContentNeededError
+from braze.ops.index.gather import Gather
 from braze.ops.move.concat_split import Concat
-from braze.ops.move.shape import reshape
+from braze.ops.move.shape import SizeTensor, Transpose, reshape
 from braze.ops.move.slice_pad import slice_axis
 
 
@@ -26,7 +28,18 @@ def _listed(site: Site, index: int = 0) -> Listed:
     value = site.bound[index] if index < len(site.bound) else None
     if not isinstance(value, Listed):
         raise ModelError(f"{site.node.where}: input {index} must be a sequence")
+    if value.stack is not None:
+        raise UnsupportedOpError(
+            f"{site.node.where}: the run tells how long the sequence is that a loop made; join it "
+            "by ConcatFromSequence, or take elements by SequenceAt"
+        )
     return value
+
+
+def _stack(site: Site) -> Value | None:
+    """The sequence in input 0, where it is a stack."""
+    value = site.bound[0] if site.bound else None
+    return value.stack if isinstance(value, Listed) else None
 
 
 def _tensor(site: Site, index: int) -> Value:
@@ -61,6 +74,9 @@ def import_construct(site: Site) -> Sequence[Bound]:
 
 def import_at(site: Site) -> Sequence[Bound]:
     """SequenceAt."""
+    if (stack := _stack(site)) is not None:
+        at = reshape(site.builder, _tensor(site, 1), ())
+        return [site.builder.add1(Gather(0), stack, at)]
     values = _listed(site).values
     return [values[_position(site, 1, len(values), 0)]]
 
@@ -83,6 +99,8 @@ def import_erase(site: Site) -> Sequence[Bound]:
 
 def import_length(site: Site) -> Sequence[Bound]:
     """SequenceLength."""
+    if (stack := _stack(site)) is not None:
+        return [site.builder.add1(SizeTensor((stack.shape[0],), (), I64))]
     count = np.array(len(_listed(site).values), np.int64)
     return [site.builder.constant(count, "length")]
 
@@ -135,6 +153,8 @@ def _split_sizes(site: Site, total: int) -> list[int]:
 
 def import_concat(site: Site) -> Sequence[Bound]:
     """ConcatFromSequence."""
+    if (stack := _stack(site)) is not None:
+        return [_joined(site, stack)]
     values, node, g = list(_listed(site).values), site.node, site.builder
     if not values:
         raise ModelError(f"{node.where}: the sequence is empty")
@@ -147,6 +167,23 @@ def import_concat(site: Site) -> Sequence[Bound]:
     if fresh:
         values = [reshape(g, v, (*v.shape[:axis], 1, *v.shape[axis:])) for v in values]
     return [values[0] if len(values) == 1 else g.add1(Concat(axis), *values)]
+
+
+def _joined(site: Site, stack: Value) -> Value:
+    """The slices of a stack along a new axis, or behind each other along one they have."""
+    node, g = site.node, site.builder
+    fresh = bool(node.attributes.get("new_axis", 0))
+    rank = stack.type.rank if fresh else stack.type.rank - 1
+    axis = int(node.attributes["axis"])
+    if not -rank <= axis < rank:
+        raise ModelError(f"{node.where}: axis {axis} is outside of a tensor of rank {rank}")
+    axis %= rank
+    order = [*range(1, axis + 1), 0, *range(axis + 1, stack.type.rank)]
+    moved = stack if axis == 0 else g.add1(Transpose(tuple(order)), stack)
+    if fresh:
+        return moved
+    shape = moved.shape
+    return reshape(g, moved, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
 def import_map(site: Site) -> Sequence[Bound] | None:
