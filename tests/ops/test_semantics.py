@@ -264,3 +264,17 @@ def test_cubic_samples_beyond_the_border(way: dict[str, Any], aligned: int) -> N
     (want,) = ReferenceEvaluator(wanted).run(None, {"x0": x, "x1": grid})
     # products of the weights of 16 pixels below 4, rounded in float32
     np.testing.assert_allclose(got, want, rtol=0, atol=16 * 4 * 2**-23)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_samples_at_no_number(way: dict[str, Any], mode: str, padding: str) -> None:
+    x = np.arange(1, 17, dtype=np.float32).reshape(1, 1, 4, 4)
+    nan = np.nan
+    wrong = np.float32([[nan, nan], [nan, 0.3], [0.3, nan], [0.3, -0.3]]).reshape(1, 1, 4, 2)
+    right = np.where(np.isnan(wrong), np.float32(-1), wrong)
+    attributes = {"mode": mode, "padding_mode": padding, "align_corners": int(mode == "linear")}
+    got = run(way, "GridSample", {"x": x, "grid": wrong}, opset=20, **attributes)
+    want = run(way, "GridSample", {"x": x, "grid": right}, opset=20, **attributes)
+    np.testing.assert_array_equal(got, want)
+    assert np.isfinite(got).all() and (got != 0).any()

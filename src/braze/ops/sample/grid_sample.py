@@ -32,9 +32,9 @@ class GridSample(Op):
     """x [N, C, *spatial] at grid [N, *out, rank] (last coordinate first, -1 .. 1 spans the image).
 
     align_corners: -1 and 1 are the centres of the outer pixels, otherwise their outer edges; the
-    reflection mirrors at the same places. Positions are computed in the type of x (float32 for
-    half types). padding: one of PADDINGS, or "pixels", where only pixels that are read, not
-    positions, are moved into the image.
+    reflection mirrors at the same places. A coordinate that is not a number is -1, as PyTorch
+    documents it. Positions are computed in the type of x (float32 for half types). padding: one of
+    PADDINGS, or "pixels", where only pixels that are read, not positions, are moved into the image.
     """
 
     mode: str
@@ -87,6 +87,7 @@ class GridSample(Op):
         return (narrow(np.moveaxis(out, -1, 1), array_of(inputs, 0)),)
 
     def _place_numpy(self, v: Array, n: int) -> Array:
+        v = np.where(np.isnan(v), v.dtype.type(-1), v)
         p = (v + 1) / 2 * (n - 1) if self.align_corners else ((v + 1) * n - 1) / 2
         if self.mode == "nearest":
             p = np.rint(p)
@@ -134,6 +135,7 @@ class GridSample(Op):
     def _place(self, v: Expr, n: Dim) -> Expr:
         """Pixel position of a grid coordinate, after border or reflection."""
         one, two = const(1, v.dtype), const(2, v.dtype)
+        v = select(unary("isnan", v), const(-1, v.dtype), v)
         up = binary("add", v, one)
         if self.align_corners:
             p = binary("mul", binary("div", up, two), self._size(n - 1, v))
