@@ -41,13 +41,13 @@ def test_kernels_of_one_kind_share_builders() -> None:
 def test_kernels_leave_no_memory_behind() -> None:
     target = CpuTarget("avx2", 1)
     first = compile_ir(TEXT, target)
-    for _ in range(200):
+    for _ in range(100):
         compile_ir(TEXT, target)
     before = resident()
-    for _ in range(1600):
+    for _ in range(500):
         assert compile_ir(TEXT, target) == first
-    # a builder of its own for each would be 1.5 KiB: 2,300 KiB
-    assert resident() - before < 1000
+    # a builder of its own for each would be 1.5 KiB: 700 KiB
+    assert resident() - before < 350
 
 
 def test_wrong_text_is_an_error_of_the_template() -> None:
