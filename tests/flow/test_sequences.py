@@ -130,6 +130,11 @@ def test_what_a_loop_appends_in_iterations_of_the_run_is_stacked() -> None:
          "it carries a sequence"),
         ("more = SequenceInsert(all, w)", "t = SequenceErase(s) y = SequenceLength(t)",
          "the run tells how long the sequence is"),
+        ("more = SequenceInsert(all, w)",
+         "none = SequenceEmpty <dtype = 1> () t = SequenceMap (none, s) <"
+         "body = c (float[2, 3] p, float[2, 3] q) => (float[2, 3] r) { r = Add(p, q) }> "
+         "y = SequenceLength(t)",
+         "the run tells how long the sequence is"),
     ],
 )  # fmt: skip
 def test_sequences_of_the_run_that_do_more_are_refused(body: str, after: str, why: str) -> None:

@@ -81,8 +81,8 @@ def test_types_of_features(dtype: str) -> None:
 
 
 def test_a_deep_tree() -> None:
-    """A line of 24 nodes."""
-    count = 24
+    """A line of 60 nodes."""
+    count = 60
     given = {
         "nodes_nodeids": list(range(2 * count + 1)), "nodes_treeids": [0] * (2 * count + 1),
         "nodes_modes": ["BRANCH_LEQ"] * count + ["LEAF"] * (count + 1),

@@ -50,27 +50,23 @@ class ReferenceEngineBackend(BrazeBackend):
 
 
 HAS_ENGINE = importlib.util.find_spec("braze.runtime.engine") is not None
-# An op written out as the ops of its definition: the same numbers as its own case, from ops that
-# have cases of their own. One in three is compiled for the processor, the others run as plans in
-# numpy; so every case is built, and every graph has its passes, its fusion and its memory.
-WRITTEN_OUT = [c for c in load_cases() if "_expanded" in c.name]
-PLANNED = {c.name: c for i, c in enumerate(WRITTEN_OUT) if i % 3}
-COMPILED = [c for c in load_cases() if c.name not in PLANNED]
+BACKENDS = {"reference": ReferenceBackend, "engine": EngineBackend}
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> type[BrazeBackend]:
+    if request.param == "engine" and not HAS_ENGINE:
+        pytest.skip("the engine runtime is not built")
+    return BACKENDS[request.param]
 
 
 @pytest.mark.parametrize("case", load_cases(), ids=lambda c: c.name)
-def test_case_by_reference_ops(case: Case) -> None:
-    check_case(case, ReferenceBackend)
+def test_case(case: Case, backend: type[BrazeBackend]) -> None:
+    check_case(case, backend)
 
 
-@pytest.mark.skipif(not HAS_ENGINE, reason="the engine runtime is not built")
-@pytest.mark.parametrize("case", COMPILED, ids=lambda c: c.name)
-def test_case_compiled(case: Case) -> None:
-    check_case(case, EngineBackend)
-
-
-@pytest.mark.parametrize("case", [*COMPILED[::5], *PLANNED.values()], ids=lambda c: c.name)
-def test_case_planned(case: Case) -> None:
+@pytest.mark.parametrize("case", load_cases()[::4], ids=lambda c: c.name)
+def test_a_share_on_reference_engines(case: Case) -> None:
     check_case(case, ReferenceEngineBackend)
 
 

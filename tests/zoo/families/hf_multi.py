@@ -21,7 +21,16 @@ SAM_MASK = {"hidden_size": 16, "num_attention_heads": 2, "mlp_dim": 32, "num_hid
             "iou_head_hidden_dim": 16}  # fmt: skip
 SAM = {"vision_config": SAM_VISION, "mask_decoder_config": SAM_MASK, "prompt_encoder_config": {
     "hidden_size": 16, "image_size": 64, "patch_size": 8, "mask_input_channels": 4}}  # fmt: skip
-SERIES = {"prediction_length": 4, "context_length": 16, "d_model": 16, "num_hidden_layers": 1}
+SERIES = {
+    "prediction_length": 4, "context_length": 16, "d_model": 16, "lags_sequence": [1, 2, 8],
+    "num_time_features": 2, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+}  # fmt: skip
+PAST = {
+    "past_values": "float B,24", "past_time_features": "float B,24,2",
+    "past_observed_mask": "ones B,24", "future_values": "float B,4",
+    "future_time_features": "float B,4,2",
+}  # fmt: skip
 
 
 def net(name: str, cls: str, inputs: Any, settings: Any, forms: Any = BOTH, **more: Any) -> Net:
@@ -284,50 +293,10 @@ NETS = (
             "num_layers": 1,
         },
     ),
+    net("informer", "InformerModel", PAST, SERIES, SHORT),
+    net("time-series-transformer", "TimeSeriesTransformerModel", PAST, SERIES, SHORT),
     net(
-        "timesfm-like-informer",
-        "InformerModel",
-        {
-            "past_values": "float B,24",
-            "past_time_features": "float B,24,2",
-            "past_observed_mask": "ones B,24",
-            "future_values": "float B,4",
-            "future_time_features": "float B,4,2",
-        },
-        {
-            **{k: v for k, v in SERIES.items() if k != "num_hidden_layers"},
-            "lags_sequence": [1, 2, 8],
-            "num_time_features": 2,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "encoder_attention_heads": 2,
-            "decoder_attention_heads": 2,
-        },
-        SHORT,
-    ),
-    net(
-        "time-series-transformer",
-        "TimeSeriesTransformerModel",
-        {
-            "past_values": "float B,24",
-            "past_time_features": "float B,24,2",
-            "past_observed_mask": "ones B,24",
-            "future_values": "float B,4",
-            "future_time_features": "float B,4,2",
-        },
-        {
-            **{k: v for k, v in SERIES.items() if k != "num_hidden_layers"},
-            "lags_sequence": [1, 2, 8],
-            "num_time_features": 2,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "encoder_attention_heads": 2,
-            "decoder_attention_heads": 2,
-        },
-        SHORT,
-    ),
-    net(
-        "graphormer-like-esmfold-trunk",
+        "esm-mlm",
         "EsmForMaskedLM",
         {"input_ids": "ids:33 B,S", "attention_mask": "mask B,S"},
         {

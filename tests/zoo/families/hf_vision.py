@@ -22,6 +22,7 @@ STAGES = {"hidden_sizes": [16, 32, 32, 64], "depths": [1, 1, 1, 1]}
 DETR = {
     "d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2,
     "decoder_attention_heads": 2, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_queries": 6,
+    "use_timm_backbone": False,
 }  # fmt: skip
 BACKBONE = {"backbone_config": ("ResNetConfig", {**RESNET, "out_features": ["stage4"]})}
 LEVELS = {"backbone_config": (
@@ -38,6 +39,13 @@ def image(
     options = {k: more.pop(k) for k in ("attention", "call", "most", "part", "parts") if k in more}
     spec = {"cls": cls, "config": config, "settings": {**settings, **more}, "most": 3, **options}
     return Net(name, "hf.make", spec, inputs, SIZES, forms)
+
+
+def detr(
+    name: str, cls: str, inputs: Any = LARGE, forms: Any = SHORT, parts: Any = BACKBONE
+) -> Net:
+    """A relative of DETR on a backbone of its own."""
+    return image(name, cls, {**DETR, "backbone": None}, inputs, forms, parts=parts, most=2)
 
 
 NETS = (
@@ -211,49 +219,11 @@ NETS = (
             )
         },
     ),
-    image(
-        "detr",
-        "DetrForObjectDetection",
-        {**DETR, "use_timm_backbone": False, "backbone": None},
-        LARGE,
-        BOTH,
-        parts=BACKBONE,
-        most=2,
-    ),
-    image(
-        "detr-free",
-        "DetrForObjectDetection",
-        {**DETR, "use_timm_backbone": False, "backbone": None},
-        FREE,
-        BOTH,
-        parts=BACKBONE,
-        most=2,
-    ),
-    image(
-        "conditional-detr",
-        "ConditionalDetrForObjectDetection",
-        {**DETR, "use_timm_backbone": False, "backbone": None},
-        LARGE,
-        parts=BACKBONE,
-        most=2,
-    ),
-    image(
-        "table-transformer",
-        "TableTransformerForObjectDetection",
-        {**DETR, "use_timm_backbone": False, "backbone": None},
-        LARGE,
-        parts=BACKBONE,
-        most=2,
-    ),
-    image(
-        "deformable-detr",
-        "DeformableDetrForObjectDetection",
-        {**DETR, "use_timm_backbone": False, "backbone": None},
-        LARGE,
-        BOTH,
-        parts=LEVELS,
-        most=2,
-    ),
+    detr("detr", "DetrForObjectDetection", forms=BOTH),
+    detr("detr-free", "DetrForObjectDetection", inputs=FREE, forms=BOTH),
+    detr("conditional-detr", "ConditionalDetrForObjectDetection"),
+    detr("table-transformer", "TableTransformerForObjectDetection"),
+    detr("deformable-detr", "DeformableDetrForObjectDetection", forms=BOTH, parts=LEVELS),
     image(
         "rt-detr",
         "RTDetrForObjectDetection",
@@ -298,7 +268,7 @@ NETS = (
             ),
             "decoder_config": (
                 "DetrConfig",
-                {**DETR, "use_timm_backbone": False, "backbone_config": None},
+                {**DETR, "backbone_config": None},
             ),
         },
     ),

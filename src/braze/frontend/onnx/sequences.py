@@ -190,13 +190,15 @@ def import_map(site: Site) -> Sequence[Bound] | None:
     """SequenceMap: its body for the elements, one after the other."""
     graph, count = site.graph("body"), len(site.node.outputs)
     length = len(_listed(site).values)
+    given: list[tuple[Value, ...] | Bound] = [
+        _listed(site, i).values if isinstance(value, Listed) else value
+        for i, value in enumerate(site.bound)
+    ]
+    if any(isinstance(value, tuple) and len(value) != length for value in given):
+        raise ModelError(f"{site.node.where}: its sequences differ in length")
     rows: list[Sequence[Bound]] = []
     for i in range(length):
-        row = []
-        for value in site.bound:
-            if isinstance(value, Listed) and len(value.values) != length:
-                raise ModelError(f"{site.node.where}: its sequences differ in length")
-            row.append(value.values[i] if isinstance(value, Listed) else value)
+        row = [value[i] if isinstance(value, tuple) else value for value in given]
         rows.append(site.inline(graph, row, f"{site.node.name}/{i}/", count))
     made = [[row[k] for row in rows] for k in range(count)]
     if not all(isinstance(v, Value) for column in made for v in column):
