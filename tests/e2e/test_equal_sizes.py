@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 import braze
 from tests.e2e.test_data_sizes import INT, F, model, node
@@ -88,3 +89,53 @@ def test_the_size_of_a_first_row_asks_expand_for_what_there_is(target: str) -> N
         np.testing.assert_array_equal(engine({"x": np.ones((n, 4), "f"), "w": w})["y"], w)
     with pytest.raises(braze.ShapeError, match="a size asked for that is not 1"):
         engine({"x": np.ones((0, 4), "f"), "w": np.ones((3, 4), "f")})
+
+
+ENDS = {"last": np.array([-1]), "far": np.array([2**63 - 1]), "two": np.array([-2]),
+        "zero": np.array([0]), "one": np.array([1])}  # fmt: skip
+
+
+def ones_of(op: str, inputs: str, first: str = "last far", **sizes: Any) -> Any:
+    """`op` of a and the last (or first) rows of b, w."""
+    nodes = [node("Slice", f"b {first} zero", "w"), node(op, inputs, "y")]
+    a, b = sizes.get("a", ["N", 2, 2]), sizes.get("b", ["N", 2, 2])
+    used = {k: v for k, v in ENDS.items() if k in (*first.split(), "zero")}
+    kind = TensorProto.BOOL if op == "Less" else F
+    return model(nodes, [("a", F, a), ("b", F, b)], [("y", kind)], **used)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("first", ["last far", "zero one"])
+def test_one_row_of_an_axis_broadcasts_to_it(target: str, first: str) -> None:
+    """x / x[-1:]: the size of the row is 0 where the axis is empty, and 1 elsewhere."""
+    part = slice(-1, None) if first == "last far" else slice(0, 1)
+    for op, want in (("Div", np.divide), ("Less", np.less), ("MatMul", np.matmul)):
+        for inputs in ("a w", "w a"):
+            made = ones_of(op, inputs, first)
+            engine = braze.build(made, target=target, optimization_level=1)
+            for n in (0, 1, 2, 7):
+                feed = {k: 1 + np.random.default_rng(n).random((n, 2, 2), np.float32) for k in "ab"}
+                pair = {"a": feed["a"], "w": feed["b"][part]}
+                expected = want(*(pair[k] for k in inputs.split()))
+                # two products of numbers below 2 at most
+                np.testing.assert_allclose(engine(feed)["y"], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_row_of_another_axis_must_be_there(target: str) -> None:
+    made = ones_of("Add", "a w", a=["M", 2, 3], b=["N", 1, 3])
+    engine = braze.build(made, target=target, optimization_level=1)
+    for m, n in ((3, 1), (2, 5), (1, 4), (0, 2), (0, 0)):
+        a, b = np.ones((m, 2, 3), "f"), np.arange(3 * n, dtype="f").reshape(n, 1, 3)
+        np.testing.assert_array_equal(engine({"a": a, "b": b})["y"], a + b[-1:])
+    with pytest.raises(braze.ShapeError, match="is empty, the size M that it meets and 0 must be"):
+        engine({"a": np.ones((3, 2, 3), "f"), "b": np.ones((0, 1, 3), "f")})
+
+
+def test_two_rows_do_not_broadcast() -> None:
+    engine = braze.build(ones_of("Div", "a w", "two far"), target="reference")
+    for n in (1, 2):
+        feed = {k: np.ones((n, 2, 2), "f") for k in "ab"}
+        np.testing.assert_array_equal(engine(feed)["y"], feed["a"])
+    with pytest.raises(braze.ShapeError, match="but they are 3 and 2 here"):
+        engine({k: np.ones((3, 2, 2), "f") for k in "ab"})

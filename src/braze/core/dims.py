@@ -260,6 +260,14 @@ def _extreme(kind: str, a: Dim, b: Dim, pick: Callable[[int, int], int]) -> Dim:
     return _atom(kind, first, second)
 
 
+def extremes(kind: str, d: Dim) -> tuple[Dim, Dim] | None:
+    """Both sizes of which `d` is the larger (kind "max") or the smaller ("min"), else None."""
+    if isinstance(d, int) or len(d.terms) != 1 or d.terms[0][1] != 1 or len(d.terms[0][0]) != 1:
+        return None
+    atom = d.terms[0][0][0]
+    return atom.operands if atom.kind == kind else None
+
+
 def product(dims: Iterable[Dim]) -> Dim:
     """The product of sizes; 1 for none."""
     out: Dim = 1

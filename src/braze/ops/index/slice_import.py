@@ -19,7 +19,7 @@ from braze.ops.pointwise.constant import Range
 from braze.ops.writing.arguments import normalize_axis, run_sizes
 from braze.ops.writing.run_axes import picked, spread
 from braze.ops.writing.run_contents import is_negative, is_run_size, settled
-from braze.ops.writing.size_arithmetic import larger, smaller
+from braze.ops.writing.size_arithmetic import Bounds, larger, smaller
 
 FAR: Final = 1 << 40  # from every position of an axis
 
@@ -46,6 +46,22 @@ def _backwards_from(g: GraphBuilder, start: Dim, size: Dim) -> Dim:
     return smaller(larger(start, 0, bounds), last, bounds)
 
 
+def _on_axis(position: Dim, size: Dim, bounds: Bounds) -> Dim:
+    """A position clamped to 0 .. size; one that is never beyond the axis has no choice there."""
+    clamped = larger(position, 0, bounds)
+    return clamped if bounds(position - size)[1] <= 0 else smaller(clamped, size, bounds)
+
+
+def _span(start: Dim, end: Dim) -> Dim:
+    """end - start; of the last k of an axis, end - max(end - k, 0), it is min(k, end)."""
+    whole = end - start
+    parts = dims.extremes("max", start)
+    if parts is None:
+        return whole
+    rests = [end - p for p in parts]
+    return dims.dmin(*rests) if any(isinstance(r, int) for r in rests) else whole
+
+
 def _resolve_slice(
     n: OnnxNode, g: GraphBuilder, size: Dim, start: Dim, end: Dim, step: int
 ) -> tuple[Dim, Dim]:
@@ -59,9 +75,8 @@ def _resolve_slice(
     end = _from_front(g, end, size)
     bounds = g.range_of
     if step > 0:
-        start = smaller(larger(start, 0, bounds), size, bounds)
-        end = smaller(larger(end, 0, bounds), size, bounds)
-        count = dims.ceildiv(end - start, step)
+        start, end = _on_axis(start, size, bounds), _on_axis(end, size, bounds)
+        count = dims.ceildiv(_span(start, end), step)
     else:
         start = _backwards_from(g, start, size)
         end = smaller(larger(end, -1, bounds), size - 1, bounds)
