@@ -22,7 +22,7 @@ from braze.core.errors import (
 )
 from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Graph
-from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, RUNS_TO_CONVICT_EDGES, Run
+from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Run
 from tests.fuzz.case import Case
 from tests.fuzz.expected import Expected, expected
 from tests.fuzz.forcing import build, guarded_outputs
@@ -233,8 +233,7 @@ def _compare(
         error, place = w.error(got[name])
         if error > 1:
             # by chance all runs may have left the element nearly in place: ask more of them
-            runs = RUNS_TO_CONVICT_EDGES if edges else RUNS_TO_CONVICT
-            surer = expected(graph, feed, runs, seed=RUNS, edges=edges)[name]
+            surer = expected(graph, feed, RUNS_TO_CONVICT, seed=RUNS, edges=edges)[name]
             error, place = surer.error(got[name])
         out.worst = max(out.worst, error)
         if error > 1:

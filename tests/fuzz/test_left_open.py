@@ -140,3 +140,41 @@ def test_either_infinity_is_allowed_where_single_steps_are_nan_alone() -> None:
     found = _combine(F32, exact, [exact, exact], typed, False)
     either = NAN | PLUS | MINUS
     assert [int(m) & either for m in found.may] == [either, 0, NAN]
+
+
+def test_a_sum_may_overflow_behind_sums_that_could_have_and_did_not() -> None:
+    """Three layers at the top of bfloat16: the first two stay finite, and in the last some sums
+    pass the top of float32 on their way to less."""
+    steps = (
+        Step("Sub", ("c", "x"), ("d",)),
+        Step("Conv", ("d", "v"), ("e",), {"auto_pad": "SAME_UPPER"}),
+        Step("Conv", ("e", "w"), ("f",), {"pads": (0, 1, 1, 0, 1, 1)}),
+        Step("ConvTranspose", ("f", "u"), ("y",)),
+    )
+    constants = {
+        "c": Tensor("bfloat16", (1,), Fill(strewn=("-max",), share=0.6), 27380079),
+        "v": Tensor("bfloat16", (4, 8, 1, 3, 3), Fill("uniform", -0.2357, 0.2357), 614045488),
+        "w": Tensor("bfloat16", (2, 4, 1, 2, 3), Fill("uniform", -0.4082, 0.4082), 1044910489),
+        "u": Tensor("bfloat16", (2, 8, 3, 3, 4), Fill("uniform", -1.0, 1.0), 889727758),
+    }
+    inputs = {"x": Tensor("bfloat16", (3, 8, 9, 1, 3), seed=479485610)}
+    right(Case(steps, inputs, ("y",), constants), Variant(1, "reference"))
+
+
+def test_a_factor_elsewhere_in_a_graph_need_not_be_in_a_sums_terms() -> None:
+    """A sum at half of the top: with a factor of 8 in its terms it may overflow, and without it
+    there are runs in which nothing does."""
+    a, b, out = _value(1, 2), _value(2, 1), _value(1, 1)
+    values = {a: np.array([[MAX / 4, MAX / 4]]), b: np.ones((2, 1)), out: np.array([[MAX / 2]])}
+    node = Node(MatMul(), (a, b), (out,))
+    assert _drawn(node, values) == {str(MAX / 2)}
+    assert _drawn(node, values, 8.0) == {str(MAX / 2), "inf"}
+
+
+def test_a_run_may_draw_nothing_of_a_sum_that_can_overflow() -> None:
+    """The next sum may be the first that does."""
+    a, b, out = _value(1, 3), _value(3, 1), _value(1, 1)
+    values = {a: np.ones((1, 3)), b: np.array([[MAX], [MAX], [-MAX]]), out: np.array([[MAX]])}
+    node = Node(MatMul(), (a, b), (out,))
+    drawn = [drawn_sums(node, node.op, values, np.random.default_rng(s), 1.0) for s in range(64)]
+    assert 10 < sum(not d for d in drawn) < 50
