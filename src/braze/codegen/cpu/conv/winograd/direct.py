@@ -14,6 +14,7 @@ from braze.codegen.cpu.product.stored import Stored
 from braze.ops.lowering import ConvSpec
 
 TAPS = 9  # of a window
+AT_ONCE = 4  # outputs: more take long to compile for tiles that are seldom summed so
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,22 @@ class DirectSums:
     columns: int
     panels: int
 
-    def at(self, shape: TileShape, channel: ir.Value) -> list[ir.Value]:
-        """The size * size sums of one vector of output channels.
+    @property
+    def rows(self) -> int:
+        """Rows of a tile that are summed at once."""
+        return max(1, AT_ONCE // self.size)
+
+    def at(self, shape: TileShape, channel: ir.Value, row: ir.Value) -> list[ir.Value]:
+        """The sums of one vector of output channels for the `rows` rows of a tile that begin with
+        `row`.
 
         They are those of the direct template bit by bit: taps and channels ascending, block by
         block (see product/blocks.py).
         """
         fn, b, spec = self.fn, self.fn.builder, self.spec
         depth = i64(spec.in_channels)
-        terms, empty = TAPS * spec.in_channels, [zero(shape.vector)] * self.size**2
+        terms = TAPS * spec.in_channels
+        empty = [zero(shape.vector)] * (self.rows * self.size)
         with fn.carry_loop(0, terms, spec.block, empty) as block:
             end = fn.minimum(b.add(block.index, i64(spec.block)), i64(terms))
             first = b.sdiv(block.index, depth)
@@ -48,7 +56,8 @@ class DirectSums:
                 skip = b.sub(block.index, before)
                 skip = b.select(b.icmp_signed("<", skip, i64(0)), i64(0), skip)
                 last = fn.minimum(b.sub(end, before), depth)
-                tap.next = self._tap(shape, channel, tap.index, (skip, last), tap.values)
+                place = (row, tap.index)
+                tap.next = self._tap(shape, channel, place, (skip, last), tap.values)
             block.next = [add(fn, x, y) for x, y in zip(block.values, tap.results, strict=True)]
         return block.results
 
@@ -56,26 +65,28 @@ class DirectSums:
         self,
         shape: TileShape,
         channel: ir.Value,
-        tap: ir.Value,
+        place: tuple[ir.Value, ir.Value],
         channels: tuple[ir.Value, ir.Value],
         sums: list[ir.Value],
     ) -> list[ir.Value]:
-        """`sums` plus the products of some input channels under one tap."""
+        """`sums` plus the products of some input channels; place: their first row, and the tap."""
+        row, tap = place
         fn, b, spec, size = self.fn, self.fn.builder, self.spec, self.size
         instruction = dot(fn.target, shape.types)
         columns, three = i64(self.columns), i64(3)
-        corner = b.add(b.mul(b.sdiv(tap, three), i64(size + 2)), b.srem(tap, three))
+        line = b.add(row, b.sdiv(tap, three))
+        corner = b.add(b.mul(line, i64(size + 2)), b.srem(tap, three))
         sources = []
-        for k in (i * (size + 2) + j for i in range(size) for j in range(size)):
+        for k in (i * (size + 2) + j for i in range(self.rows) for j in range(size)):
             slot = fn.at(self.pointers, b.add(corner, i64(k)), POINTER)
             sources.append(b.load(slot, typ=POINTER, align=8))
         numbers, factors = zip(*tap_places(size), strict=True)
         factor = b.sitofp(self._entry(factors, tap), shape.element)
         panel = b.mul(self._entry(numbers, tap), i64(self.panels))
         panel = b.add(panel, b.sdiv(channel, columns))
-        place = b.add(b.mul(panel, i64(spec.in_channels * self.columns)), b.srem(channel, columns))
+        first = b.add(b.mul(panel, i64(spec.in_channels * self.columns)), b.srem(channel, columns))
         with fn.carry_loop(*channels, 1, sums) as it:
-            where = fn.at(self.weights, b.add(place, b.mul(it.index, columns)), shape.element)
+            where = fn.at(self.weights, b.add(first, b.mul(it.index, columns)), shape.element)
             weight = b.fmul(fn.load(where, shape.vector), broadcast(fn, factor, shape.lanes))
             it.next = []
             for source, total in zip(sources, it.values, strict=True):

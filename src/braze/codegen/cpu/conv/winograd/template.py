@@ -282,7 +282,8 @@ class _Winograd:
                     self._transform_sums(shape, tile, channel)
                 with no:
                     self._point_at(place, spelled_out=False)
-                    self._keep(shape, self.direct.at(shape, channel))
+                    with fn.loop(0, plan.size, self.direct.rows) as row:
+                        self._keep(shape, self.direct.at(shape, channel, row), row)
             self._store(shape, place, channel)
 
     def _transform_sums(self, shape: TileShape, tile: ir.Value, channel: ir.Value) -> None:
@@ -299,12 +300,15 @@ class _Winograd:
             for i in range(patch)
         ]
         done = transform(fn, OUTPUT[plan.size], lines)
-        self._keep(shape, [value for line in done for value in line])
+        self._keep(shape, [value for line in done for value in line], i64(0))
 
-    def _keep(self, shape: TileShape, values: Sequence[ir.Value]) -> None:
-        """The sums of a tile, for `_store`."""
+    def _keep(self, shape: TileShape, values: Sequence[ir.Value], row: ir.Value) -> None:
+        """The sums of a tile from its row `row` on, for `_store`."""
+        fn = self.fn
+        line = fn.builder.mul(row, i64(self.plan.size * shape.lanes))
+        where = fn.at(self.finished, line, shape.element)
         for i, value in enumerate(values):
-            self.fn.store(value, self.fn.at(self.finished, i * shape.lanes, shape.element))
+            fn.store(value, fn.at(where, i * shape.lanes, shape.element))
 
     def _existing(self, place: _Place) -> tuple[ir.Value, ir.Value]:
         """How many rows and columns of a tile's outputs exist."""
