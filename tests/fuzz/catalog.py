@@ -286,6 +286,7 @@ NOT_GENERATED: Final[Mapping[str, str]] = {
     "ai.onnx.ml.LinearRegressor": _PARTS,
     "ai.onnx.ml.Normalizer": _PARTS,
     "ai.onnx.ml.OneHotEncoder": _JUMPS,
+    "ai.onnx.ml.SVMClassifier": _JUMPS,
     "ai.onnx.ml.SVMRegressor": _PARTS,
     "ai.onnx.ml.Scaler": _PARTS,
     "ai.onnx.ml.TreeEnsemble": _JUMPS,

@@ -131,7 +131,6 @@ def test_zip_map_gives_the_scores() -> None:
         ("LinearRegressor", {"coefficients": [1.0]}, "1 coefficients for 1 results of 4"),
         ("OneHotEncoder", {"cats_strings": ["a"]}, "categories are strings"),
         ("LabelEncoder", {"keys_int64s": [1], "values_strings": ["a"]}, "values are strings"),
-        ("SVMClassifier", {}, "LinearClassifier or as trees"),
     ],
 )
 def test_what_does_not_fit_is_refused(op: str, attributes: dict[str, Any], why: str) -> None:

@@ -10,7 +10,7 @@ from braze.ops.contributed import activations as contributed_activations
 from braze.ops.contributed import fused, group_query, multi_head, rotary
 from braze.ops.contributed import norms as contributed_norms
 from braze.ops.index import gather, places, scatter, slice_import, suppress, topk, unique
-from braze.ops.ml import features, machines, trees_import
+from braze.ops.ml import features, machines, support_vectors, trees_import
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.move.at_most_one import broadcasting
 from braze.ops.norm import normalization_import
@@ -47,7 +47,6 @@ REMEDIES: Final[Mapping[tuple[str, str], str]] = {
     ("com.microsoft", "DecoderMaskedMultiHeadAttention"): (
         "it is for GPUs alone; export MultiHeadAttention"
     ),
-    ("ai.onnx.ml", "SVMClassifier"): "export the classifier as LinearClassifier or as trees",
     ("com.microsoft", "PackedAttention"): "export Attention, of batches with padding",
     ("com.microsoft", "PackedMultiHeadAttention"): (
         "export MultiHeadAttention, of batches with padding"
@@ -287,7 +286,8 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     (_ML, "LinearRegressor"): machines.import_linear_regressor,
     (_ML, "Normalizer"): features.import_normalizer,
     (_ML, "OneHotEncoder"): features.import_one_hot_encoder,
-    (_ML, "SVMRegressor"): machines.import_svm_regressor,
+    (_ML, "SVMClassifier"): support_vectors.import_svm_classifier,
+    (_ML, "SVMRegressor"): support_vectors.import_svm_regressor,
     (_ML, "Scaler"): features.import_scaler,
     (_ML, "TreeEnsemble"): trees_import.import_ensemble,
     (_ML, "TreeEnsembleClassifier"): trees_import.import_classifier,

@@ -1,4 +1,4 @@
-"""LinearRegressor, LinearClassifier and SVMRegressor of ai.onnx.ml."""
+"""LinearRegressor and LinearClassifier of ai.onnx.ml."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from braze.ops.base import OnnxNode
 from braze.ops.ml import scores as s
 from braze.ops.move.shape import reshape
 from braze.ops.pointwise.cast import cast_to
-from braze.ops.pointwise.compare import Compare, Where
-from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
+from braze.ops.pointwise.elementwise import Binary
 from braze.ops.product.matmul import MatMul
-from braze.ops.reduce.reduce import Reduce
 
 
-def _input(n: OnnxNode, g: GraphBuilder) -> tuple[Value, int]:
+def features_of(n: OnnxNode, g: GraphBuilder) -> tuple[Value, int]:
     """X as float32 [B, F], and F."""
     x = n.need(0)
     if len(x.shape) == 1:
@@ -43,14 +41,14 @@ def _linear(n: OnnxNode, g: GraphBuilder, x: Value, size: int, count: int) -> Va
 
 def import_linear_regressor(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """LinearRegressor."""
-    x, size = _input(n, g)
+    x, size = features_of(n, g)
     y = _linear(n, g, x, size, int(n.attr("targets", 1)))
     return (s.transformed(n, g, y, n.attr("post_transform", "NONE")),)
 
 
 def import_linear_classifier(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """LinearClassifier: labels and scores; of two classes the first may have no row of its own."""
-    x, size = _input(n, g)
+    x, size = features_of(n, g)
     labels = s.labels_of(n, g, "classlabels_ints")
     count = len(n.attr("coefficients", ())) // max(size, 1)
     kind = n.attr("post_transform", "NONE")
@@ -64,43 +62,3 @@ def import_linear_classifier(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     if labels.shape[0] != count:
         raise n.invalid(f"{labels.shape[0]} labels for {count} rows of coefficients")
     return (s.best_label(g, y, labels), s.transformed(n, g, y, kind))[: n.num_outputs]
-
-
-def _kernel(n: OnnxNode, g: GraphBuilder, x: Value, vectors: Value) -> Value:
-    """K(x, v) of each row and support vector: [B, vectors]."""
-    kind = n.attr("kernel_type", "LINEAR")
-    gamma, offset, degree = (float(p) for p in (*n.attr("kernel_params", ()), 0, 0, 0)[:3])
-    product = g.add1(MatMul(), x, vectors)
-    if kind == "LINEAR":
-        return product
-    if kind == "RBF":
-        a = g.add1(Reduce("sumsquare", (1,), True), x)
-        b = g.add1(Reduce("sumsquare", (0,), True), vectors)
-        twice = s.with_number(g, "mul", product, -2.0)
-        distance = g.add1(Binary("add"), g.add1(Binary("add"), a, b), twice)
-        return g.add1(Unary("exp"), s.with_number(g, "mul", distance, -gamma))
-    line = s.with_number(g, "add", s.with_number(g, "mul", product, gamma), offset)
-    if kind == "POLY":
-        return s.with_number(g, "pow", line, degree)
-    if kind == "SIGMOID":
-        return g.add1(Unary("tanh"), line)
-    raise n.invalid(f"kernel_type {kind!r} is not LINEAR, POLY, RBF or SIGMOID")
-
-
-def import_svm_regressor(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """SVMRegressor: support vectors, or a line where there are none; signs for one class."""
-    x, size = _input(n, g)
-    count, rho = int(n.attr("n_supports", 0)), n.attr("rho", (0.0,))
-    weights = np.array(n.attr("coefficients", ()), np.float32).reshape(-1, 1)
-    if count:
-        vectors = np.array(n.attr("support_vectors", ()), np.float32)
-        if vectors.size != count * size or len(weights) != count:
-            raise n.invalid(f"{vectors.size} numbers of {count} support vectors of size {size}")
-        x = _kernel(n, g, x, g.constant(np.ascontiguousarray(vectors.reshape(count, size).T)))
-    elif len(weights) != size:
-        raise n.invalid(f"{len(weights)} coefficients for {size} features")
-    y = s.with_number(g, "add", g.add1(MatMul(), x, g.constant(weights)), float(rho[0]))
-    if n.attr("one_class", 0):
-        above = g.add1(Compare("lt"), constant_like(g, 0.0, F32), y)
-        y = g.add1(Where(), above, constant_like(g, 1.0, F32), constant_like(g, -1.0, F32))
-    return (s.transformed(n, g, y, n.attr("post_transform", "NONE")),)
