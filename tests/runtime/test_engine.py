@@ -18,7 +18,7 @@ from braze.core.errors import (
     ShapeError,
 )
 from braze.runtime import Engine, hooks
-from braze.runtime.arrays import as_input, empty_output, memory_for
+from braze.runtime.arrays import address_of, as_input, empty_output, memory_for
 from tests.runtime.plans import (
     branch_plan,
     chain_plan,
@@ -173,6 +173,15 @@ def test_inputs_specialised_to_a_value() -> None:
         engine({"x": x + 1})
     with pytest.raises(ShapeError, match="specialised"):
         engine({"x": rows(3, 4)})
+
+
+def test_addresses_of_arrays_of_every_kind() -> None:
+    """Those without a buffer that may be written are described by numpy."""
+    frozen = np.zeros(3, np.float32)
+    frozen.flags.writeable = False
+    plain = [np.zeros((2, 3), t) for t in (np.float32, np.bool_, np.float16, BF16.numpy)]
+    for array in (*plain, np.zeros((), np.int64), np.zeros((0, 2)), frozen, plain[0][1:]):
+        assert address_of(array) == array.ctypes.data
 
 
 def test_bfloat16_inputs() -> None:

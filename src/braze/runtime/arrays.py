@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import addressof, c_char
 from typing import Any, Final
 
 import numpy as np
@@ -98,8 +99,15 @@ def _reject(name: str, dtype: DType, array: Array, given: Any) -> None:
 
 
 def address_of(array: Array) -> int:
-    """Where the elements of `array` start; several times faster than array.ctypes.data."""
-    return int(array.__array_interface__["data"][0])
+    """Where the elements of `array`, which is contiguous, start.
+
+    By its buffer, which takes a third of the time that numpy needs to describe an array; those that
+    are read-only, empty or of a type without one are described.
+    """
+    try:
+        return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError):
+        return int(array.__array_interface__["data"][0])
 
 
 def empty_output(
@@ -117,4 +125,4 @@ def empty_output(
         ) from e
     start = address_of(raw)
     offset = -start % OUTPUT_ALIGN
-    return np.ndarray(shape, storage, raw.data, offset), start + offset
+    return np.ndarray(shape, storage, raw, offset), start + offset

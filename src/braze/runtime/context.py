@@ -18,7 +18,14 @@ from braze.runtime.arguments import INT64_MAX, names_of, shape_of, small_number
 from braze.runtime.arrays import Array, address_of, empty_output
 from braze.runtime.device import DeviceArray, DeviceTensor, device_tensor, stream_handle
 from braze.runtime.hooks import Hooks
-from braze.runtime.inputs import PassedMemory, check_bound_shape, host_array, ordered, passed_memory
+from braze.runtime.inputs import (
+    PassedMemory,
+    check_bound_shape,
+    host_array,
+    is_ready,
+    ordered,
+    passed_memory,
+)
 from braze.runtime.loaded import LoadedEngine, TensorRow
 from braze.runtime.native import (
     ContextOptions,
@@ -133,9 +140,8 @@ class ExecutionContext:
         return hooks.spent
 
     def _run(self, inputs: Mapping[str, Any], hooks: Hooks | None) -> dict[str, Any]:
-        values = ordered(self._inputs, inputs)
-        arrays = [self._passed(b, v) for b, v in zip(self._inputs, values, strict=True)]
-        on_device = self._wait_for_tensors(arrays)
+        arrays = ordered(self._inputs, inputs)
+        on_device = self._take(arrays)
         if self._late:
             hooks = hooks or Hooks(0)
             hooks.make_outputs(self._engine, on_device)
@@ -143,7 +149,6 @@ class ExecutionContext:
             self._set_shapes(arrays)
             outputs: dict[str, Any] = {}
             for slot, array in zip(self._slots, arrays, strict=False):
-                slot.bytes = array.nbytes
                 if isinstance(array, DeviceTensor):
                     slot.data = array.address
                 else:
@@ -168,6 +173,14 @@ class ExecutionContext:
             return outputs
         outputs |= hooks.outputs
         return {b.name: outputs[b.name] for b in self._engine.bindings if b.is_output}
+
+    def _take(self, values: list[Any]) -> bool:
+        """Make each value what its input takes, in place; whether some lie on the device."""
+        others = False
+        for i, row in enumerate(self._inputs):
+            if not is_ready(row, values[i]):
+                values[i], others = self._passed(row, values[i]), True
+        return others and self._wait_for_tensors(values)
 
     def _passed(self, row: TensorRow, value: Any) -> Array | DeviceTensor:
         if isinstance(value, np.ndarray):
@@ -213,6 +226,8 @@ class ExecutionContext:
         self._shapes, self._unchecked = None, True
         self._dims[: len(flat)] = flat
         check(self._lib.braze_context_set_shapes(self._handle, self._dims, self._num_dims))
+        for slot, array in zip(self._slots, arrays, strict=False):
+            slot.bytes = array.nbytes
         self._outputs = []
         for i in range(len(self._inputs), len(self._engine.bindings)):
             b, slot = self._engine.bindings[i], self._slots[i]

@@ -16,6 +16,9 @@ ASSUMED_ROWS, ASSUMED_COLUMNS, ASSUMED_DEPTH = 256, 256, 256  # for symbolic siz
 SMALL_TILE = 4, 2  # rows and vectors; fits the registers of every instruction set
 MAX_ROWS = 14  # row pointers that still fit the integer registers
 CONFLICT_BYTES = 4096  # rows this far apart (or a multiple) share their cache sets
+# About 2 us of one thread. Two that are awake would save half a microsecond of that; one to wake
+# costs more, and so does one that has to share its processor.
+SMALL_PRODUCTS, _SMALL_RESULTS = 65536, 2048
 _CACHE_WAYS = 8
 _CONFLICT_COST = 1.1
 
@@ -42,6 +45,13 @@ def fits_registers(target: CpuTarget, rows: int, vectors: int) -> bool:
     operands = vectors + (1 if target.has_fma else 2)
     sums = rows * vectors
     return sums <= accumulators(target) and sums + operands <= target.registers
+
+
+def is_small(results: Dim, depth: Dim) -> bool:
+    """Whether a product is too little work to share: so many results of so many terms."""
+    if not (isinstance(results, int) and isinstance(depth, int)):
+        return False
+    return results <= _SMALL_RESULTS and results * depth <= SMALL_PRODUCTS
 
 
 def max_lanes(target: CpuTarget, dtype: DType) -> int:

@@ -31,7 +31,7 @@ from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.spec import Product, from_spec
 from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
-from braze.codegen.cpu.product.tactics import MAX_ROWS, conflicts, orders, tile_choices
+from braze.codegen.cpu.product.tactics import MAX_ROWS, conflicts, is_small, orders, tile_choices
 from braze.codegen.cpu.target import CpuTarget, with_extras
 from braze.core.config import Effort
 from braze.core.dims import Dim, ceildiv
@@ -183,7 +183,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
     TileLoops(fn, shape, blocking, block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
     packings = ((spec.rhs.slot, _packing(p, shape)),) if packed else ()
     code, params = fn.finish(speed=0)
-    launch = HostLaunch(True, scratch.used)
+    launch = HostLaunch(not is_small(p.batches * p.m * p.n, p.k), scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
 
 

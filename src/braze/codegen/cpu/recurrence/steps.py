@@ -33,6 +33,13 @@ class States:
         return fn.at(self.places[name], b.mul(number, i64(form.padded)), self.element)
 
 
+def final_row(fn: KernelFunction, form: Form, name: str, row: ir.Value) -> ir.Value:
+    """Where a last state begins in the output; row: direction and batch index."""
+    b, spec = fn.builder, form.spec
+    front = (spec.steps * spec.sequence + ("h", "c").index(name)) * form.directions * spec.batch
+    return b.mul(b.add(fn.dim(front), row), i64(spec.hidden))
+
+
 class Steps:
     """Emits stages. slots: of each operand by name, and of "out"; panels: the packed weights."""
 
@@ -219,6 +226,8 @@ class _Update:
             self.fn.store(value, self._state(name, parity))
             if name == "h" and self.spec.sequence:
                 self._show(shown)
+            if name in ("h", "c")[: self.spec.finals]:
+                self._finish(name, value)
 
     def _show(self, value: ir.Value) -> None:
         """Write a row of the sequence."""
@@ -226,6 +235,15 @@ class _Update:
         row = b.add(b.mul(self.t, i64(self.form.directions)), self.d)
         row = b.add(b.mul(row, fn.dim(spec.batch)), self.batch)
         self.units.store(value, self.s.slots["out"], spec.dtype, b.mul(row, i64(spec.hidden)))
+
+    def _finish(self, name: str, value: ir.Value) -> None:
+        """Write a state behind the sequence, after the last step."""
+        fn, b, spec = self.fn, self.fn.builder, self.spec
+        last = b.sub(fn.dim(spec.steps), i64(1))
+        with fn.if_(b.icmp_signed("==", self.step, last)):
+            row = b.add(b.mul(self.d, fn.dim(spec.batch)), self.batch)
+            offset = final_row(fn, self.form, name, row)
+            self.units.store(value, self.s.slots["out"], spec.dtype, offset)
 
     def _active(self) -> ir.Value | None:
         """Whether the row has not ended."""

@@ -15,9 +15,9 @@ from braze.codegen.cpu.llvm.emit import register_type
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.stored import Stored
-from braze.codegen.cpu.product.tactics import choose_lanes, fits_registers
+from braze.codegen.cpu.product.tactics import SMALL_PRODUCTS, choose_lanes, fits_registers
 from braze.codegen.cpu.recurrence.form import Form, Places
-from braze.codegen.cpu.recurrence.steps import States, Steps
+from braze.codegen.cpu.recurrence.steps import States, Steps, final_row
 from braze.codegen.cpu.recurrence.units import Units
 from braze.codegen.cpu.recurrence.workers import Team
 from braze.codegen.cpu.target import CpuTarget
@@ -29,8 +29,8 @@ from braze.ops.lowering import Operand, RecurrenceSpec
 
 TEMPLATE = "recurrence"
 _ASSUMED_ROWS = 4
-# Products of a step below which other workers are not worth meeting: they cost about 0.3 us a step
-_SMALL = 16384
+# Products of a phase below which workers are not worth meeting, which takes about 0.2 us
+_SMALL_PHASE = 24576
 _BYTE = ir.IntType(8)
 
 
@@ -91,11 +91,14 @@ def compile_recurrence(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) 
 
 
 def _is_small(form: Form) -> bool:
-    """Whether a step is not worth the meeting of workers."""
+    """Whether the steps, or all of them, are not worth the meeting of workers."""
     spec = form.spec
     products = spec.hidden * spec.hidden * spec.gates * form.directions * spec.batch
+    few = isinstance(products, int) and products < _SMALL_PHASE * len(form.stages)
+    whole = products * spec.steps
+    short = isinstance(whole, int) and whole <= SMALL_PRODUCTS
     alone = isinstance(form.tasks, int) and form.tasks < 2
-    return alone or (isinstance(products, int) and products < _SMALL)
+    return alone or few or short
 
 
 class _Recurrence:
@@ -124,28 +127,18 @@ class _Recurrence:
 
     def build(self) -> None:
         """The whole kernel for one worker."""
-        fn, b, form = self.fn, self.fn.builder, self.form
+        fn, form = self.fn, self.form
         steps = Steps(fn, form, self.states, self.slots, self.panels)
         tasks = fn.dim(form.tasks)
         phases = fn.dim(self.spec.steps * len(form.stages))
-        rows = fn.dim(self.spec.batch * form.directions)
         if not self.parallel:
             self._prepare()
             with fn.loop(0, phases) as phase:
                 steps.phase(phase, i64(0), tasks)
-            self._finals(i64(0), rows)
             return
-
-        def work(phase: ir.Value, share: ir.Value) -> None:
-            with fn.if_else(b.icmp_signed("<", phase, phases)) as (inside, behind):
-                with inside:
-                    steps.phase(phase, *self._part(tasks, share))
-                with behind:
-                    self._finals(*self._part(rows, share))
-
         team = Team(fn, self.base, self.places.used)
         team.enter(self._prepare)
-        team.walk(b.add(phases, i64(int(self.spec.finals > 0))), work)
+        team.walk(phases, lambda phase, share: steps.phase(phase, *self._part(tasks, share)))
         team.leave()
 
     def _part(self, total: ir.Value, share: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -162,6 +155,8 @@ class _Recurrence:
         if not self.packed:
             for stage in range(len(self.form.stages)):
                 self._pack(stage)
+        if not isinstance(spec.steps, int) or not spec.steps:
+            self._finals()
 
     def _begin(self, name: str, operand: Operand | None) -> None:
         fn, b, form, spec = self.fn, self.fn.builder, self.form, self.spec
@@ -206,17 +201,17 @@ class _Recurrence:
             zero = ir.Constant(self.element, 0.0)
             fn.store(b.select(there, value, zero), fn.at(target, place, self.element))
 
-    def _finals(self, low: ir.Value, high: ir.Value) -> None:
-        """The last states of rows low .. high-1 (directions and batch), behind the sequence."""
+    def _finals(self) -> None:
+        """The last states where there is no step; else steps write them."""
         fn, b, form, spec = self.fn, self.fn.builder, self.form, self.spec
-        rows = spec.batch * form.directions
+        rows = fn.dim(spec.batch * form.directions)
+        none = b.icmp_signed("==", fn.dim(spec.steps), i64(0))
         kind = ir.VectorType(self.element, form.lanes)
-        with fn.loop(low, high) as flat:
-            d, row = b.sdiv(flat, fn.dim(spec.batch)), b.srem(flat, fn.dim(spec.batch))
-            for i, name in enumerate(("h", "c")[: spec.finals]):
-                front = fn.dim((spec.steps * spec.sequence + i) * rows)
-                offset = b.mul(b.add(front, flat), i64(spec.hidden))
-                state = self.states.row(name, d, row, fn.dim(spec.steps))
+        with fn.if_(none), fn.loop(0, rows) as row:
+            d, batch = b.sdiv(row, fn.dim(spec.batch)), b.srem(row, fn.dim(spec.batch))
+            for name in ("h", "c")[: spec.finals]:
+                offset = final_row(fn, form, name, row)
+                state = self.states.row(name, d, batch, i64(0))
                 with fn.loop(0, spec.hidden, form.lanes) as unit:
                     units = Units(fn, form.lanes, spec.hidden, unit)
                     value = fn.load(fn.at(state, unit, self.element), kind)

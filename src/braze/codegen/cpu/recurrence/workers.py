@@ -3,9 +3,11 @@
 Every phase (a stage of a step) needs the one before as a whole, so workers wait for each other
 inside the kernel. A phase is cut into one share for each worker. Who is ready does its own share
 first, whose weights its cache has, and then what nobody has begun: a thread that comes late, or
-never, delays nobody. Who waits far longer than the work takes goes home, since the thread it waits
-for has lost its processor, perhaps to the one that waits; that thread does the rest. What a share
-computes does not depend on who does it.
+never, delays nobody for long. A share of another is waited for as long as the own one took, since
+asking for it takes the line of its claim out of its worker's cache; who had to do one does not wait
+in the phase that follows. Who waits far longer than the work takes goes home, since the thread it
+waits for has lost its processor, perhaps to the one that waits; that thread does the rest. What a
+share computes does not depend on who does it.
 
 The step's status word says how far the kernel is: 0, nobody came; 1, one worker prepares; 2 + k, it
 is prepared and k workers have left. The last one sets it to 0 again, as the runtime wants it.
@@ -27,6 +29,7 @@ _PREPARED = 2
 # how long a worker waits: so many times what it worked itself in the phase, and cycles at the least
 _TIMES = 8
 _AT_LEAST = 200_000
+_GRACE = 4096  # cycles for which a share is waited for besides those that the own one took
 
 
 class Team:
@@ -34,6 +37,7 @@ class Team:
 
     def __init__(self, fn: KernelFunction, scratch: ir.Value, per_worker: Dim) -> None:
         self.fn, self.scratch, self.per_worker = fn, scratch, per_worker
+        self.did = fn.alloca(I1)  # whether `_take` did a share
 
     def enter(self, prepare: Callable[[], None]) -> None:
         """`prepare` runs once, before anything else; all workers wait for it."""
@@ -67,16 +71,27 @@ class Team:
             return b.icmp_signed("<", values[0], phases)
 
         def walk_one(values: list[ir.Value]) -> list[ir.Value]:
-            (phase,) = values
+            phase, helped = values
             start = self._clock()
-            with fn.loop(0, fn.num_workers) as turn:
-                self._take(self._other(turn), phase, work)
+            with fn.carry_loop(0, fn.num_workers, 1, [i64(0), ir.Constant(I1, 0)]) as it:
+                deadline, took = it.values
+                share = self._other(it.index)
+                self._spin_while(partial(self._waits, share, phase, deadline))
+                did = self._take(share, phase, work)
+                own = b.icmp_signed("==", it.index, i64(0))
+                now = self._clock()
+                patience = b.add(now, b.add(b.sub(now, start), i64(_GRACE)))
+                patience = b.select(helped, i64(0), patience)
+                it.next = [
+                    b.select(own, patience, deadline),
+                    b.or_(took, b.and_(did, b.not_(own))),
+                ]
             spent = b.sub(self._clock(), start)
             patience = b.add(b.mul(spent, i64(_TIMES)), i64(_AT_LEAST))
             late = self._late(phase, b.add(self._clock(), patience))
-            return [b.select(late, phases, b.add(phase, i64(1)))]
+            return [b.select(late, phases, b.add(phase, i64(1))), it.results[1]]
 
-        fn.while_loop([self._first_open()], is_open, walk_one)
+        fn.while_loop([self._first_open(), ir.Constant(I1, 0)], is_open, walk_one)
 
     def _first_open(self) -> ir.Value:
         """The first phase that is not done as a whole: where a worker joins."""
@@ -87,15 +102,23 @@ class Team:
 
     def _take(
         self, share: ir.Value, phase: ir.Value, work: Callable[[ir.Value, ir.Value], None]
-    ) -> None:
-        """Do a share of a phase unless somebody else does."""
+    ) -> ir.Value:
+        """Do a share of a phase unless somebody else does; whether this worker did it."""
         fn, b = self.fn, self.fn.builder
         following = b.add(phase, i64(1))
+        fn.store(ir.Constant(I1, 0), self.did)
         with fn.if_(self._is_behind(share, phase)):
             claim = b.cmpxchg(self._claimed(share), phase, following, "acq_rel", "acquire")
             with fn.if_(b.extract_value(claim, 1)):
                 work(phase, share)
                 b.atomic_rmw("xchg", self._done(share), following, "release")
+                fn.store(ir.Constant(I1, 1), self.did)
+        return fn.load(self.did, I1)
+
+    def _waits(self, share: ir.Value, phase: ir.Value, deadline: ir.Value) -> ir.Value:
+        """Whether a share is not done and there is time left."""
+        in_time = self.fn.builder.icmp_signed("<", self._clock(), deadline)
+        return self.fn.builder.and_(self._is_behind(share, phase), in_time)
 
     def _late(self, phase: ir.Value, deadline: ir.Value) -> ir.Value:
         """Wait until all shares of a phase are done; whether some are not at the deadline.
@@ -104,12 +127,8 @@ class Team:
         """
         fn, b = self.fn, self.fn.builder
 
-        def wait(values: list[ir.Value]) -> ir.Value:
-            in_time = b.icmp_signed("<", self._clock(), deadline)
-            return b.and_(self._is_behind(values[0], phase), in_time)
-
         with fn.carry_loop(0, fn.num_workers, 1, [ir.Constant(I1, 0)]) as it:
-            self._spin_while(partial(wait, [it.index]))
+            self._spin_while(partial(self._waits, it.index, phase, deadline))
             it.next = [b.or_(it.values[0], self._is_behind(it.index, phase))]
         return it.results[0]
 
