@@ -16,6 +16,7 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm.access import Memory
 from braze.codegen.cpu.llvm.function import I1, KernelFunction, storage_type
+from braze.codegen.cpu.llvm.requantize import emit_requantized, requantized
 from braze.codegen.cpu.llvm.scalars import PRIMITIVES
 from braze.codegen.cpu.llvm.vector import F32, Lanes, constant, is_vector
 from braze.core.dims import Dim
@@ -158,7 +159,9 @@ class Emitter:
                 stack.pop()
                 continue
             if e.op != "load" and (self.width == 1 or self.varies(e)):
-                todo = [a for a in e.args if self._lookup(a) is None]
+                whole = requantized(e)
+                wanted = e.args if whole is None else (whole.value,)
+                todo = [a for a in wanted if self._lookup(a) is None]
                 if todo:
                     stack.extend(todo)
                     continue
@@ -185,6 +188,9 @@ class Emitter:
             return self.memory.load(e)
         if not e.args:
             return self._leaf(e)
+        whole = requantized(e)
+        if whole is not None:
+            return emit_requantized(self.lanes, whole, self._lookup(whole.value))
         args = [self._lookup(a) for a in e.args]
         return PRIMITIVES[e.op](self.lanes, e, *args)
 
