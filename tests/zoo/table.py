@@ -10,6 +10,7 @@ from typing import Any
 OUTCOMES = {
     "right": "built, run at every size, and near ONNX Runtime or the framework it comes from",
     "wrong": "built and run, and near neither",
+    "peers differ": "as near to one of them as they are to each other, where rounding decides",
     "refused": "braze says why it does not run; ONNX Runtime runs it",
     "peer fails too": "braze refuses it, and so does ONNX Runtime",
     "unverified": "runs, and nothing else does that could tell whether it is right",
@@ -73,7 +74,7 @@ def _row(r: Mapping[str, Any]) -> str:
             notes.append("ONNX Runtime: " + r["peer"])
         if r.get("profile"):
             notes.append("only with a profile: " + r["profile"])
-    elif r["outcome"] == "wrong":
+    elif r["outcome"] in ("wrong", "peers differ"):
         notes += [f"{k}: {d['l2']:.1e} {d['worst']:.1e}" for k, d in r.get("all", {}).items()]
     else:
         notes.append(r.get("error", ""))

@@ -57,7 +57,8 @@ NETS = (
     image("dinov2-free", "Dinov2Model", inputs=FREE, forms=BOTH),
     image("dinov3", "DINOv3ViTModel", inputs=LARGE, forms=BOTH),
     image("dinov3-free", "DINOv3ViTModel", inputs=FREE, forms=BOTH),
-    image("vit-mae", "ViTMAEModel", mask_ratio=0.0),
+    # the patches it keeps, and their order, are those of the noise
+    image("vit-mae", "ViTMAEModel", inputs={**IMAGE, "noise": "unit B,16"}, mask_ratio=0.5),
     image(
         "yolos", "YolosForObjectDetection", image_size=[32, 32], num_detection_tokens=5, forms=BOTH
     ),
