@@ -81,7 +81,7 @@ class Site:
         names = [o.name for o in graph.outputs[:count]]
         where = f"subgraph of {self.node.where}"
         ordered = order_nodes(graph.nodes, names, scope.__contains__, where)
-        self.nodes.run(ordered, scope, self.opsets)
+        self.nodes.run(ordered, scope, self.opsets, names)
         return [scope[name] for name in names]
 
 
@@ -151,7 +151,8 @@ def import_body(
     bind(body)
     names = [o.name for o in graph.outputs[:count]]
     where = f"{name} of {site.node.where}"
-    nodes.run(order_nodes(graph.nodes, names, scope.__contains__, where), scope, site.opsets)
+    ordered = order_nodes(graph.nodes, names, scope.__contains__, where)
+    nodes.run(ordered, scope, site.opsets, names)
     body.outputs = [scope[n] for n in names]
     return body
 

@@ -11,6 +11,7 @@ from braze.core.dims import symbols as symbols_in
 from braze.core.dtypes import I64
 from braze.core.errors import ModelError
 from braze.frontend.onnx.bodies import Body, FlowImporter, Site, close_bodies, flag_of, import_body
+from braze.frontend.onnx.continued import BRANCHES, RanksDifferError, only_branch
 from braze.frontend.onnx.loops import import_loop
 from braze.frontend.onnx.scan import import_scan
 from braze.frontend.onnx.scope import Bound, Listed
@@ -26,7 +27,7 @@ from braze.ops.pointwise.compare import Compare
 def import_if(site: Site) -> Sequence[Bound] | None:
     """The branch that is taken where that is known, else both as bodies."""
     node, count = site.node, len(site.node.outputs)
-    graphs = [site.graph("then_branch"), site.graph("else_branch")]
+    graphs = [site.graph(name) for name in BRANCHES]
     for graph in graphs:
         if len(graph.outputs) < count:
             raise ModelError(
@@ -38,11 +39,13 @@ def import_if(site: Site) -> Sequence[Bound] | None:
     condition = flag_of(site, given)
     if condition is not None:
         return site.inline(graphs[0 if condition else 1], (), f"{node.name}/", count)
-    names = ("then_branch", "else_branch")
     bodies = [
         import_body(site, g, name, lambda _: None, count)
-        for g, name in zip(graphs, names, strict=True)
+        for g, name in zip(graphs, BRANCHES, strict=True)
     ]
+    only = only_branch(site, bodies, given)
+    if only is not None:
+        return only
     for body in bodies:
         body.report(site.nodes.sources.parameters(given))
     if any(isinstance(v, Listed) for body in bodies for v in body.outputs):
@@ -62,15 +65,26 @@ def import_if(site: Site) -> Sequence[Bound] | None:
             site.builder.origins = (node.name,)
             site.builder.unify(*equal, "If of which the first branch is taken for its rank")
             return site.inline(graphs[0], (), f"{node.name}/", count)
-    for name, a, b in zip(node.outputs, *made, strict=True):
-        if a.dtype is not b.dtype or a.type.rank != b.type.rank:
-            raise ContentNeededError(
-                f"{node.where}: its branches give {a.type} and {b.type} for {name!r}, and which "
-                "one is taken is known at run time only; make the types equal or the condition a "
-                "constant",
-                0,
-            )
+    _check_alike(site, made)
     return _either(site, bodies, made, given)
+
+
+def _check_alike(site: Site, made: Sequence[list[Value]]) -> None:
+    """Raise unless the branches give the same element types and ranks."""
+    node, refusals, kinds = site.node, list[str](), True
+    ranks = []
+    for name, a, b in zip(node.outputs, *made, strict=True):
+        if a.dtype is b.dtype and a.type.rank == b.type.rank:
+            continue
+        kinds = kinds and a.dtype is b.dtype
+        ranks.append(name)
+        refusals.append(
+            f"{node.where}: its branches give {a.type} and {b.type} for {name!r}, and which "
+            "one is taken is known at run time only; make the types equal or the condition a "
+            "constant"
+        )
+    if refusals:
+        raise RanksDifferError(refusals[0], ranks) if kinds else ContentNeededError(refusals[0], 0)
 
 
 def _equal_sizes(g: GraphBuilder, condition: Value) -> tuple[Dim, Dim] | None:

@@ -217,7 +217,7 @@ def _import(
     ordered = order_nodes(graph.nodes, names, scope.__contains__, "the graph")
     _check_passed_on(record)
     nodes = NodeImporter(builder, record, importers)
-    nodes.run(ordered, scope, record.opsets)
+    nodes.run(ordered, scope, record.opsets, names)
     findings += nodes.findings
     outputs: list[tuple[str, Value]] = []
     for declared in graph.outputs:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from braze.core.errors import BrazeError, ModelError, UnsupportedOpError
 from braze.frontend.onnx.bodies import Site
+from braze.frontend.onnx.continued import RanksDifferError, continued
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
 from braze.frontend.onnx.flow import CONTROL_FLOW
 from braze.frontend.onnx.functions import bind_attributes, call_attributes
@@ -65,15 +66,26 @@ class NodeImporter:
         inner._count = self._count
         return inner
 
-    def run(self, nodes: Sequence[NodeRecord], scope: Scope, opsets: Mapping[str, int]) -> None:
-        """Import ordered nodes into `scope`; failures are recorded and poison their outputs."""
+    def run(
+        self,
+        nodes: Sequence[NodeRecord],
+        scope: Scope,
+        opsets: Mapping[str, int],
+        wanted: Collection[str],
+    ) -> None:
+        """Import ordered nodes into `scope`; failures are recorded and poison their outputs.
+
+        wanted: what will be read of it.
+        """
         if scope.depth > MAX_SCOPE_DEPTH:
             callers = list(dict.fromkeys(scope.prefix.split("/")))[:4]  # repeated if recursive
             raise ModelError(
                 f"functions and branches are nested deeper than {MAX_SCOPE_DEPTH} (in "
                 f"{'/'.join([*filter(None, callers), '…'])}); a function may not call itself"
             )
-        for local in nodes:
+        todo = list(reversed(nodes))
+        while todo:
+            local = todo.pop()
             node = replace(local, name=scope.prefix + local.name) if scope.prefix else local
             self._count += 1
             if self._count > MAX_NODES:
@@ -82,9 +94,17 @@ class NodeImporter:
                     "its functions"
                 )
             outputs: Sequence[Bound]
+            known = len(self.findings)
             try:
                 outputs = self._node(node, scope, opsets)
             except Exception as e:
+                longer = None
+                if isinstance(e, RanksDifferError):
+                    longer = continued(local, e.names, todo[::-1], wanted)
+                if longer is not None:
+                    del self.findings[known:]
+                    todo = longer[::-1]
+                    continue
                 self._fail(node, scope, e)
                 self._list_inside(node, opsets)
                 outputs = self._poison(node, scope)
@@ -203,7 +223,7 @@ class NodeImporter:
             )
         where = f"function {function.name!r} called by {node.where}"
         ordered = order_nodes(body, wanted, scope.__contains__, where)
-        self.run(ordered, scope, {**function.opsets})
+        self.run(ordered, scope, {**function.opsets}, wanted)
         outputs: list[Bound] = []
         for formal, name in zip(function.outputs, node.outputs, strict=False):
             outputs.append(scope[formal] if name else None)

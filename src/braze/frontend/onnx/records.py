@@ -56,7 +56,8 @@ class NodeRecord:
 
     inputs and outputs are tensor names, "" for an absent optional one; attributes hold int, float,
     str, tuples of these, numpy arrays, GraphRecord, AttributeRef or Unreadable; `kinds` holds the
-    ONNX type name of each attribute ("INT", "FLOATS", ...).
+    ONNX type name of each attribute ("INT", "FLOATS", ...). continued: the tensors of nodes behind
+    an If that are made in its branches (`continued.py`).
     """
 
     op_type: str
@@ -67,6 +68,7 @@ class NodeRecord:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     kinds: Mapping[str, str] = field(default_factory=dict)
     overload: str = ""
+    continued: tuple[str, ...] = ()
 
     @property
     def subgraphs(self) -> tuple[GraphRecord, ...]:
