@@ -38,7 +38,8 @@ def compare(model: onnx.ModelProto) -> None:
         for first in (True, False):
             feed = feeds(rows, first)
             used = {i.name: feed[i.name] for i in model.graph.input}
-            want = dict(zip([o.name for o in model.graph.output], peer.run(None, used), strict=True))
+            names = [o.name for o in model.graph.output]
+            want = dict(zip(names, peer.run(names, used), strict=True))
             for engine in engines:
                 got = engine(feed)
                 for name, y in want.items():

@@ -108,7 +108,7 @@ class Lowering:
     def run(self, node: NodeRecord, opsets: Mapping[str, int] | None = None) -> None:
         """Import a node; raises what is wrong with it."""
         before = len(self.importer.findings)
-        self.importer.run([node], self.scope, opsets or self._reading)
+        self.importer.run([node], self.scope, opsets or self._reading, node.outputs)
         for finding in self.importer.findings[before:]:
             if not finding.supported:
                 raise (finding.error or ModelError)(finding.reason)
