@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from braze.core.dtypes import F32
 from braze.core.errors import ExecutionError, ShapeError, UnsupportedOpError
+from braze.ir.builder import GraphBuilder
+from braze.ir.graph import TensorType
 from braze.ops.evaluator import evaluate
+from braze.ops.pool.unpool import Det
 from braze.ops.product.einsum import Einsum
 from braze.ops.product.matmul import MatMul
 from tests.ops.harness import check, import_node, ints, ramp
@@ -218,6 +222,18 @@ def test_det() -> None:
         check("Det", [ramp(2, size, size)], rtol=1e-3, atol=1e-3)
     with pytest.raises(UnsupportedOpError):
         import_node("Det", [ramp(5, 5)], opset=13)
+    some = np.random.default_rng(0).normal(size=(5, 4, 4))
+    np.testing.assert_allclose(Det().reference(some)[0], np.linalg.det(some), rtol=1e-12)
+
+
+def test_det_with_infinities_is_what_its_products_are() -> None:
+    """Elimination, as numpy has it, gives -inf and 0 for the last two."""
+    inf = np.inf
+    x = np.array([[[1, inf], [2, 3]], [[inf, 1], [0, 0]], [[0, 1], [inf, inf]]], np.float32)
+    g = GraphBuilder()
+    graph = g.finish([("y", g.add1(Det(), g.input("x", TensorType(F32, x.shape))))])
+    for found in (evaluate(graph, {"x": x})["y"], run_lowered(graph, {"x": x})["y"]):
+        assert [str(d) for d in found] == ["-inf", "nan", "nan"]
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
