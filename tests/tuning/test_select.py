@@ -23,6 +23,7 @@ from braze.fusion.partition import lower_nodes, partition
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType
 from braze.ops.lowering import AnchorSpec
+from braze.ops.pointwise.elementwise import Unary
 from braze.ops.product.matmul import MatMul
 from braze.tuning.select import Launch, Tuner, fastest
 from braze.tuning.timing_cache import TimingCache
@@ -127,6 +128,58 @@ def test_a_choice_sees_all_kernels_and_is_obeyed() -> None:
     for i, tactic in enumerate(candidates[0].tactics):
         launches = tuner.launches(found, candidates, [i])
         assert {x.tactic for x in launches} == {tactic}
+
+
+def behind(spy: Spy) -> Kernels:
+    """One product behind which three epilogues are, and one of another size."""
+    g = GraphBuilder()
+    x = g.input("x", TensorType(F32, (6, 40)))
+    made = [g.add1(MatMul(), x, g.constant(np.ones((40, n), np.float32))) for n in (40, 40, 40, 48)]
+    ends = [g.add1(Unary(op), y) for op, y in zip(("tanh", "abs", "exp", "abs"), made, strict=True)]
+    graph = g.finish([(f"y{i}", y) for i, y in enumerate(ends)])
+    lowered = lower_nodes(graph, spy)
+    return lower_all(graph, lowered, partition(graph, lowered, Trace()))
+
+
+def timed(spy: Spy, level: int) -> list[tuple[Tactic, ...]]:
+    """The tactics that have a time, of each kernel of `behind`; the later, the faster."""
+    found = behind(spy)
+    cache = TimingCache()
+    tuner = Tuner(spy, EFFORTS[level], {}, cache, Trace())
+    candidates = tuner.candidates(found)
+    for k in candidates:
+        for i, t in enumerate(k.tactics):
+            fingerprint = TARGET.fingerprint
+            cache.put(TimingCache.key(spy.generator, k.text, str(t), "", fingerprint), 9.0 - i)
+    return [k.tactics for k in tuner.measure(candidates)]
+
+
+def test_a_product_behind_another_epilogue_is_timed_by_the_tactics_that_were_best() -> None:
+    first, *others, wider = timed(Spy(), 3)
+    assert len(first) == len(wider) == 4
+    assert others == [first[2:], first[2:]]
+
+
+def test_higher_levels_time_every_epilogue() -> None:
+    first, *others, _ = timed(Spy(), 4)
+    assert len(first) == 8 and others == [first, first]
+
+
+@dataclass(frozen=True)
+class Ahead(Spy):
+    """It compiles everything side by side."""
+
+    def compile_ahead(
+        self, wanted: Sequence[tuple[Kernel, Tactic]]
+    ) -> Mapping[int, CompiledKernel | CompileError]:
+        return {i: self.compile(kernel, tactic) for i, (kernel, tactic) in enumerate(wanted)}
+
+
+def test_what_was_compiled_side_by_side_is_timed() -> None:
+    spy = Ahead()
+    tuner = Tuner(spy, EFFORTS[3], {}, TimingCache(), Trace())
+    first, *others, _ = tuner.measure(tuner.candidates(behind(spy)))
+    assert [k.tactics for k in others] == [first.tactics, first.tactics]
 
 
 def test_refused_template_falls_back_to_the_loop_nest() -> None:

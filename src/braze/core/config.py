@@ -36,6 +36,8 @@ class Effort:
     chooses, so that two builds of one model agree; with 2 measurement does.
     loop_slack: how much dearer than the best, by estimate, a schedule of a loop nest may be and
     still be offered; unrolls: the vectors per step it is offered with (0: by the nest).
+    again: how many tactics of a product are timed that was timed behind another epilogue before:
+    those that were fastest there; 0 for all.
     in_place: of how many kernels, those that take most time, other tactics are tried in the
     finished network; for devices.
     tf32: operands of float32 products may be rounded to 11 bits where that is faster.
@@ -48,6 +50,7 @@ class Effort:
     transforms: int = 0
     loop_slack: float = 1.0
     unrolls: tuple[int, ...] = (0,)
+    again: int = 0
     in_place: int = 0
     tf32: bool = False
 
@@ -57,7 +60,7 @@ EFFORTS: Final = (
     Effort(fuse=False, estimate=False, measure=False),
     Effort(fuse=True, estimate=False, measure=False),
     Effort(fuse=True, estimate=True, measure=False, transforms=1),
-    Effort(True, True, True, 4, transforms=1, loop_slack=1.5, unrolls=(0, 1, 4), in_place=6),
+    Effort(True, True, True, 4, 1, loop_slack=1.5, unrolls=(0, 1, 4), again=2, in_place=6),
     Effort(True, True, True, 8, transforms=2, loop_slack=4.0, unrolls=(0, 1, 4), in_place=16),
     Effort(True, True, True, 16, 2, loop_slack=1000.0, unrolls=(0, 1, 2, 4, 8), in_place=48),
 )

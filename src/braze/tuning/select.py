@@ -19,7 +19,7 @@ from braze.core.config import Effort
 from braze.core.errors import CompileError, ExecutionError
 from braze.core.trace import Trace
 from braze.core.words import worded
-from braze.fusion.kernel import CompiledKernel, Kernel, Tactic
+from braze.fusion.kernel import AnchorKernel, CompiledKernel, Kernel, Tactic
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.lower import LoweredRegion
 from braze.tuning.timing_cache import TimingCache
@@ -76,6 +76,14 @@ def timed_text(text: str) -> str:
     """What the time of a kernel depends on: its text without the numbers it computes with, as the
     scales of a quantized network. Powers are the exception: small ones are products."""
     return text if _POWER.search(text) else _NUMBER.sub(r"\1", text)
+
+
+def _product(k: Candidates) -> object:
+    """What products have in common whatever their epilogues are: sizes, types and tactics."""
+    kernel = k.kernel
+    if not isinstance(kernel, AnchorKernel):
+        return k.text
+    return kernel.spec, kernel.constant, kernel.output, k.tactics
 
 
 # which tactic runs each kernel of a network, as indexes of their `tactics`
@@ -153,13 +161,32 @@ class Tuner:
                 for t, key in zip(k.tactics, self._keys(k), strict=True)
                 if self._is_choice(k) and self.cache.get(key) is None
             ])
-        times: dict[str, tuple[float, ...]] = {}
+        times: dict[str, Candidates] = {}
+        products: dict[object, Candidates] = {}
         for i, (first, *others) in enumerate(groups.values()):
             self.trace.place = first.place
-            found = self._measured(first) if self._is_choice(first) else first
-            times |= dict.fromkeys((k.text for k in (first, *others)), found.seconds)
+            found = first
+            if self._is_choice(first):
+                alike = _product(first)
+                found = self._measured(self._narrowed(first, products.get(alike)))
+                products.setdefault(alike, found)
+            times |= dict.fromkeys((k.text for k in (first, *others)), found)
             self.trace.report("measure", i + 1, len(groups))
-        return [replace(k, seconds=times[k.text]) for k in kernels]
+        return [
+            replace(k, tactics=times[k.text].tactics, seconds=times[k.text].seconds)
+            for k in kernels
+        ]
+
+    def _narrowed(self, k: Candidates, alike: Candidates | None) -> Candidates:
+        """Of a product that was timed behind another epilogue (`alike`), those of its tactics that
+        were fastest there. What was compiled side by side keeps all: it costs no more than its
+        runs, and on devices the epilogue decides too."""
+        ahead = any((k.text, t) in self._compiled for t in k.tactics)
+        if alike is None or ahead or not self.effort.again:
+            return k
+        order = sorted(range(len(alike.seconds)), key=alike.seconds.__getitem__)
+        best = sorted(order[: self.effort.again])
+        return replace(k, tactics=tuple(k.tactics[i] for i in best))
 
     def _is_choice(self, k: Candidates) -> bool:
         """Whether times are to decide between the tactics of a kernel."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Matrix = tuple[tuple[float, ...], ...]
+_AT_ONCE: Final = 1 << 13  # windows whose numbers stay in the cache
 
 INPUT: Final[dict[int, Matrix]] = {  # B^T
     2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
@@ -65,7 +66,11 @@ def transform_weights(weight: NDArray[Any], size: int) -> NDArray[Any]:
     """[K, C, 3, 3] -> [(size + 2)**2, C, K], computed in float64."""
     g = np.asarray(WEIGHT[size], np.float64)
     out_channels, in_channels = weight.shape[:2]
-    taps = weight.transpose(2, 3, 1, 0).reshape(9, -1).astype(np.float64)
-    # G w G^T of all windows at once, as one product; rows of `kron` are points, columns are taps
-    points: NDArray[Any] = np.kron(g, g) @ taps
-    return points.reshape(-1, in_channels, out_channels).astype(weight.dtype)
+    # G w G^T of many windows as one product; rows of `kron` are points, columns are taps
+    kron = np.kron(g, g)
+    points = np.empty((len(kron), in_channels, out_channels), weight.dtype)
+    step = max(1, _AT_ONCE // max(1, out_channels))
+    for start in range(0, in_channels, step):
+        some = weight[:, start : start + step].transpose(2, 3, 1, 0).astype(np.float64)
+        points[:, start : start + step] = np.tensordot(kron, some.reshape(9, *some.shape[2:]), 1)
+    return points
