@@ -73,6 +73,9 @@ def test_bits_of_the_definition(scale: float, to: DType, zeros: tuple[int | None
         want = defined(x, scale, zero, to)
         for isa in host_isas() if zero in (None, 5) else host_isas()[:1]:
             np.testing.assert_array_equal(run(expr, x, isa), want, f"{isa} {scale} {zero}")
+        wide = cast(expr, I32)  # as a DequantizeLinear reads it
+        assert requantized(wide) is not None
+        np.testing.assert_array_equal(run(wide, x, host_isas()[0]), want.astype(np.int32))
 
 
 def test_which_divisors_two_instructions_divide_by() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -24,10 +24,11 @@ import numpy as np
 
 from braze.codegen.cpu.llvm.function import storage_type
 from braze.codegen.cpu.llvm.vector import Lanes, with_element
-from braze.core.dtypes import F32, DType
+from braze.core.dtypes import F32, I32, DType
 from braze.expr.scalar import Expr
 
 _MAGIC: Final = 1.5 * 2.0**23  # a sum with it has the integer in its low bits, ties to even
+_MAGIC_BITS: Final = 0x4B400000
 _BITS: Final = 24  # of a float32's significand
 _FAR: Final = 2.0**100  # scales beyond have products that are no normal numbers
 
@@ -36,7 +37,8 @@ _FAR: Final = 2.0**100  # scales beyond have products that are no normal numbers
 class Requantized:
     """What a cast of a saturated float32 is: `value` (x) as an integer of type `to`.
 
-    least, most: of round(x / scale), which saturate it.
+    least, most: of round(x / scale), which saturate it. `to` is int32 where the cast is to that, of
+    such an integer of fewer bits.
     """
 
     value: Expr
@@ -49,6 +51,9 @@ class Requantized:
 
 def requantized(e: Expr) -> Requantized | None:
     """`e` as a QuantizeLinear of float32 to 8 or 16 bits by a constant scale, or None."""
+    if e.op == "cast" and e.dtype is I32:
+        narrow = requantized(e.args[0])
+        return None if narrow is None or narrow.to is I32 else replace(narrow, to=I32)
     if e.op != "cast" or e.dtype.is_float or e.dtype.bits > 16 or e.args[0].dtype is not F32:
         return None
     below = _limited(e.args[0], upper=True)
@@ -106,6 +111,8 @@ def emit_requantized(a: Lanes, r: Requantized, x: Any) -> Any:
         if parts[1]:
             quotient = a.fma(x, a.const(x, parts[0]), a.mul(x, a.const(x, parts[1])))
     bits = a.bits(a.add(quotient, a.const(x, _MAGIC)))
+    if r.to is I32:
+        return a.sub(bits, a.const(bits, _MAGIC_BITS - r.zero_point))
     number = a.b.trunc(bits, with_element(bits.type, storage_type(r.to)))
     return a.add(number, a.const(number, r.zero_point)) if r.zero_point else number
 
