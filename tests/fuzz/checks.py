@@ -106,7 +106,8 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
         imported = plain = import_network(case.model(), shapes=shapes)
         more: Mapping[str, Array] = {}
         if way.inside and case.steps:
-            model, more = inside(case.model(), way.inside, number)
+            types = {name: v.dtype.onnx for name, v in plain.graph.outputs}
+            model, more = inside(case.model(), way.inside, number, types)
             imported = import_network(model, shapes={**shapes, **dict.fromkeys(more, ())})
         built, chosen = build(imported, way.level, way.target, way.turn)
         engine = Fed(built, more) if more else built

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from braze.core.errors import BrazeError
 from braze.core.trace import Trace
 from braze.frontend.onnx.importer import import_model
 from braze.ir.graph import Graph, bodies_of
@@ -69,6 +70,22 @@ def test_a_loop_in_a_loop_gives_to_both() -> None:
     assert outside == ["Exp"]
     (body,) = next(bodies_of(n) for n in graph.nodes if bodies_of(n))
     assert [n.op.name for n in body.nodes if not bodies_of(n)] == ["Tanh"]
+
+
+def test_sizes_that_must_be_equal_are_asked_for_inside() -> None:
+    """The verifier stopped a build: a node had moved without the guard of its body."""
+    nodes = "flat = Reshape(x, eight) e = Exp(flat) s = ReduceSum <keepdims = 0> (e) o = Add(a, s)"
+    text = TEXT.replace("NODES", nodes).replace("[4, 8] x", "[rows, 8] x")
+    m = model(text.replace("<float[8, 4]", "<int64[1] eight = {8}, float[8, 4]"))
+    graph = import_model(m)
+    moved = hoist_invariant(graph, PassContext(trace=Trace()))
+    verify(moved, None, "hoist")
+    assert moved is graph
+    fits, runs_not = {**FEED, "x": FEED["x"][:1]}, {**FEED, "n": np.array(0)}
+    (engine, *_) = check(m, fits, dims={"rows": (1, 1, 4)})
+    np.testing.assert_array_equal(engine(runs_not)["r"], FEED["y"])
+    with pytest.raises(BrazeError, match=r"sizes 8\*rows and 8 must be equal"):
+        engine(FEED)
 
 
 def test_engines_agree() -> None:

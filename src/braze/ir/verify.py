@@ -65,6 +65,15 @@ def verify(graph: Graph, before: Graph | None = None, stage: str = "graph") -> N
         raise VerifyError(f"after {stage}: {e}; please report this model") from e
 
 
+def accepts(graph: Graph, node: Node) -> bool:
+    """Whether a node of another graph needs no size equality that `graph` does not guard."""
+    try:
+        node.op.infer([None if v is None else v.type for v in node.inputs], _Checker(graph))
+    except BrazeError:
+        return False
+    return True
+
+
 def _verify_values(graph: Graph) -> None:
     seen: set[Value] = set()
     names: set[str] = set()

@@ -9,6 +9,7 @@ from braze.expr.fold import leaves
 from braze.expr.loops import LoopKernel
 from braze.ir.graph import Graph, Node, Value, bodies_of
 from braze.ir.run_sizes import node_symbols
+from braze.ir.verify import accepts
 from braze.ops.flow.loop import Loop
 from braze.ops.lowering import Anchor, Lowering, Nest, Pointwise, View
 from braze.passes.base import PassContext
@@ -19,9 +20,9 @@ from braze.passes.rewrite import describe
 def hoist_invariant(graph: Graph, ctx: PassContext) -> Graph:
     """The graph, and every body in it, with invariant nodes of loops in front of them.
 
-    A node that may fail (an index out of range) stays: the loop may not run at all. So does what
-    only moves elements, and what makes more elements than it reads, unless a node that moves reads
-    it: inside it is computed where it is read.
+    A node that may fail (an index out of range, sizes that must be equal) stays: the loop may not
+    run at all. So does what only moves elements, and what makes more elements than it reads, unless
+    a node that moves reads it: inside it is computed where it is read.
     """
     graph = map_bodies(graph, lambda body: hoist_invariant(body, ctx))
     mover = _Mover(graph, ctx)
@@ -53,7 +54,7 @@ class _Mover:
         outside = dict(
             zip(captured, node.inputs[len(node.inputs) - node.op.captured :], strict=True)
         )
-        moving = _moving(body, set(captured))
+        moving = _moving(body, set(captured), self.graph)
         if not moving:
             return node
         here: dict[Value, Value] = {v: x for v, x in outside.items() if x is not None}
@@ -90,8 +91,11 @@ class _Mover:
         return Value(name, v.type)
 
 
-def _moving(body: Graph, known: set[Value]) -> list[Node]:
-    """The nodes of a body to move, in order; known: what is the same in every iteration."""
+def _moving(body: Graph, known: set[Value], graph: Graph) -> list[Node]:
+    """The nodes of a body to move into `graph`, in order; known: what is the same in every
+    iteration.
+    """
+    guarded = set(graph.guards).issuperset(body.guards)
     same = known | body.constants.keys()
     own = {s.symbol for s in body.sizes}
     candidates: dict[Node, bool] = {}  # and whether it is worth moving by itself
@@ -100,7 +104,7 @@ def _moving(body: Graph, known: set[Value]) -> list[Node]:
         if bodies_of(node) or not given or not same.issuperset(given) or own & node_symbols(node):
             continue
         low = _lowered(node)
-        if _may_fail(low):
+        if _may_fail(low) or not (guarded or accepts(graph, node)):
             continue
         candidates[node] = _is_worth_moving(node, low)
         same.update(node.outputs)
