@@ -12,7 +12,7 @@ from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
 from braze.frontend.onnx.flow import CONTROL_FLOW
 from braze.frontend.onnx.functions import bind_attributes, call_attributes
 from braze.frontend.onnx.legacy import FIRST_MODERN_OPSET, modernize
-from braze.frontend.onnx.order import order_nodes, read_names
+from braze.frontend.onnx.order import captured_names, order_nodes, read_names
 from braze.frontend.onnx.records import (
     FunctionRecord,
     ModelRecord,
@@ -213,6 +213,14 @@ class NodeImporter:
         for i, name in enumerate(function.inputs):
             scope.bind(name, values[i] if i < len(values) else None)
         body = [bind_attributes(n, attributes, kinds) for n in function.nodes]
+        made = {*function.inputs, *(name for n in body for name in n.outputs)}
+        for name in set().union(*map(captured_names, node.subgraphs)):
+            if name in made:
+                raise UnsupportedOpError(
+                    f"{node.where}: its subgraph reads tensor {name!r}, a name that the definition "
+                    "of the op uses itself; rename the tensor"
+                )
+            scope.bind(name, outer[name])
         wanted = [
             formal for formal, name in zip(function.outputs, node.outputs, strict=False) if name
         ]

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import onnx
 import onnx.defs
 
 from braze.core.dtypes import DType
 from braze.core.elements import number_type
-from braze.core.errors import UnsupportedOpError
 from braze.frontend.onnx import contributed
+from braze.frontend.onnx.encode import node_proto, type_proto
 from braze.frontend.onnx.proto import decode_attribute, decode_function
 from braze.frontend.onnx.records import AttributeRef, FunctionRecord, NodeRecord
 from braze.frontend.onnx.signature import TYPE_NAMES, Signature
@@ -144,7 +143,7 @@ def find_function(
     if schema.has_function:
         data = _bytes(schema.get_function_with_opset_version(opset))
     if not data and schema.has_context_dependent_function:
-        protos = [_type_proto(t) for t in types]
+        protos = [type_proto(t) for t in types]
         data = _context_function(schema, node, opset, protos)
     if not data:
         return None
@@ -176,7 +175,7 @@ def has_function(node: NodeRecord, opset: int) -> bool:
 def _context_function(
     schema: Any, node: NodeRecord, opset: int, protos: Sequence[onnx.TypeProto]
 ) -> bytes:
-    encoded = _node_proto(node).SerializeToString()
+    encoded = node_proto(node).SerializeToString()
     types = [p.SerializeToString() for p in protos]
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
     if not versions:
@@ -190,34 +189,3 @@ def _bytes(body: Any) -> bytes:
     if body is None:
         return b""
     return body if isinstance(body, bytes) else bytes(body.SerializeToString())
-
-
-def _type_proto(type_: TensorType | None) -> onnx.TypeProto:
-    if type_ is None:
-        return onnx.TypeProto()
-    shape = [d if isinstance(d, int) else str(d) for d in type_.shape]
-    return onnx.helper.make_tensor_type_proto(type_.dtype.onnx, shape)
-
-
-def _node_proto(node: NodeRecord) -> onnx.NodeProto:
-    proto = onnx.NodeProto(
-        op_type=node.op_type,
-        domain=node.domain,
-        name=node.name,
-        input=list(node.inputs),
-        output=list(node.outputs),
-    )
-    for key, value in node.attributes.items():
-        proto.attribute.append(_attribute_proto(node, key, value))
-    return proto
-
-
-def _attribute_proto(node: NodeRecord, key: str, value: Any) -> onnx.AttributeProto:
-    kind = onnx.AttributeProto.AttributeType.Value(node.kinds[key])
-    if isinstance(value, str):
-        return onnx.AttributeProto(name=key, type=kind, s=value.encode("utf-8", "surrogateescape"))
-    if isinstance(value, np.ndarray):
-        value = onnx.numpy_helper.from_array(value)
-    if isinstance(value, (int, float, tuple, onnx.TensorProto)):
-        return onnx.helper.make_attribute(key, value, attr_type=kind)
-    raise UnsupportedOpError(f"{node.where}: attribute {key!r} (a graph) is not supported")
