@@ -18,8 +18,11 @@ from braze.ir.graph import TensorType, Value
 from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.lowering import Lowering, View
 from braze.ops.move.shape import reshape, transpose
+from braze.ops.move.slice_pad import slice_axis
 from braze.ops.pointwise.cast import cast_from_float64
 from braze.ops.pointwise.elementwise import Binary
+from braze.ops.product.fourier_fast import fast_transform
+from braze.ops.product.fourier_open import open_transform
 from braze.ops.product.matmul import MatMul
 from braze.ops.writing.arguments import (
     Types,
@@ -27,12 +30,14 @@ from braze.ops.writing.arguments import (
     at_least,
     known_sizes,
     normalize_axis,
+    run_sizes,
     type_of,
 )
 from braze.ops.writing.precision import require_float
+from braze.ops.writing.run_contents import settled
 
-# the matrix has (2 * size) ** 2 elements
-MAX_DFT_SIZE = 2048
+# of the product with one matrix, which is faster than shorter transforms below
+MATRIX_POINTS = 512
 # elements and columns of a MelWeightMatrix
 MAX_MEL_ELEMENTS, MAX_MEL_BINS = 1 << 24, 1 << 14
 
@@ -75,19 +80,27 @@ def _circle(steps: Array, size: int) -> tuple[Array, Array]:
     return np.where(quarter, np.rint(cos), cos), np.where(quarter, np.rint(sin), sin)
 
 
+def _complex_matrix(size: int, inverse: bool) -> Array:
+    """The matrix of complex samples without the factor of the inverse."""
+    return dft_matrix(size, size, 2, inverse, False) * (size if inverse else 1)
+
+
 def _transform(
-    n: OnnxNode, g: GraphBuilder, x: Value, size: int, inverse: bool, onesided: bool
+    n: OnnxNode, g: GraphBuilder, x: Value, size: Dim, inverse: bool, onesided: bool
 ) -> Value:
     """The DFT of [.., length, parts] along the second axis from the end."""
     *front, length, parts = x.shape
-    if not isinstance(length, int) or parts not in (1, 2) or max(length, size) > MAX_DFT_SIZE:
-        raise n.unsupported(
-            f"a transform of {size} points over {length} samples of {parts} parts; fix the length "
-            f"to at most {MAX_DFT_SIZE}"
-        )
+    if parts not in (1, 2):
+        raise n.unsupported(f"samples of {parts} parts; 1 (real) or 2 (complex) are meant")
     if inverse and onesided and parts != 2:
         raise n.unsupported("a onesided inverse transform of real data; give complex data")
     require_float(x.dtype, n.op_type)
+    if not (isinstance(length, int) and isinstance(size, int)):
+        return open_transform(g, x, size, inverse, onesided, dims.number(parts))
+    if size > MATRIX_POINTS:
+        return fast_transform(g, x, size, inverse, onesided, _complex_matrix)
+    length = min(length, size)
+    x = slice_axis(g, x, len(front), 0, length)
     matrix = dft_matrix(length, size, 1 if parts == 1 else 2, inverse, onesided)
     constant = g.constant(cast_from_float64(matrix, x.dtype), "dft")
     y = g.add1(MatMul(), reshape(g, x, (*front, length * parts)), constant)
@@ -111,11 +124,9 @@ def import_dft(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     size: Dim = x.shape[k]
     if n.input(1) is not None:
-        size = known_sizes(n, g, 1, "dft_length")[0]
+        size = settled(g, run_sizes(n, g, 1, "dft_length")[0], None, f"{n.name}_length")
     elif inverse and onesided:
         size = 2 * (size - 1)
-    if not isinstance(size, int):
-        raise n.unsupported(f"a transform of the dynamic size {size}; fix the length")
     perm = [a for a in range(rank) if a not in (k, rank - 1)] + [k, rank - 1]
     y = _transform(n, g, transpose(g, x, perm), size, inverse, onesided)
     return (transpose(g, y, [perm.index(a) for a in range(rank)]),)
