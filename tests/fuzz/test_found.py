@@ -29,6 +29,13 @@ def drawn(seed: int, *shape: int | str) -> Tensor:
 # ------------------------------------------------------------------ 1-D convolutions' epilogues
 
 
+def test_a_strided_convolution_of_fewer_pixels_than_its_kernel_has() -> None:
+    """It has no output; the reference backend took one window of it."""
+    steps = (Step("Conv", ("x", "w"), ("y",), {"strides": (1, 2)}),)
+    case = Case(steps, {"x": drawn(1, 2, 3, 4, 1)}, ("y",), {"w": drawn(2, 4, 3, 3, 3)})
+    right(case, *LEVELS, REFERENCE)
+
+
 @pytest.mark.parametrize("shape", [(2, 1, 2), (2, 32, 2), (1, 32, 1), (32, 1), (2,)])
 def test_conv1d_times_an_operand_of_any_shape(shape: tuple[int, ...]) -> None:
     """The operand was read at the wrong position of the spatial axis."""

@@ -95,7 +95,7 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     total = BlockedSum((batch, *out_spatial, *w.shape[:2]), work, spec.block)
     for position, tap in enumerate(np.ndindex(*spec.kernel)):
         steps = zip(tap, spec.dilations, out_spatial, spec.strides, strict=True)
-        window = (slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in steps)
+        window = (slice(t * d, t * d + max(0, (o - 1) * s + 1), s) for t, d, o, s in steps)
         everything: tuple[slice, ...] = (slice(None), *window)
         part = x[everything].reshape(batch, *out_spatial, groups, group_in)
         for channel in range(group_in):
