@@ -277,7 +277,7 @@ def roi_align(s: Sketch, x: Ref) -> Ref:
     end = s.input("float32", (count, 2), Fill("uniform", 3.1, 5.0), made=False)
     rois = s.add1("Concat", begin, end, axis=1)
     batch = indices_for(s, size(x, 0), (count,), negative=False, wide=True)
-    return s.add1("RoiAlign", x, rois, batch, sampling_ratio=s.r.choice([1, 2]),
+    return s.add1("RoiAlign", x, rois, batch, sampling_ratio=s.r.choice([0, 1, 2]),
                   output_height=s.r.choice([1, 2]), output_width=s.r.choice([1, 3]),
                   mode=s.r.choice(["avg", "max"]),
                   spatial_scale=s.r.choice([1.0, 0.5]))  # fmt: skip

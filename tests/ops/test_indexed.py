@@ -267,8 +267,6 @@ def test_roi_align(mode: str, rule: str) -> None:
         rtol=1e-4,
         atol=1e-4,
     )
-    with pytest.raises(UnsupportedOpError, match="sampling_ratio"):
-        import_node("RoiAlign", [ramp(1, 1, 4, 4), rois, ints(0, 0)], opset=16)
 
 
 @pytest.mark.parametrize("inverse", [False, True])
