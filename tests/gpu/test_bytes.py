@@ -14,6 +14,8 @@ from braze.codegen.cuda.gluon.stem import gluon_stem_sources
 from braze.codegen.cuda.gluon.sweep import TILES as SWEEPS
 from braze.codegen.cuda.gluon.sweep import sweep_source
 from braze.codegen.cuda.gluon.tactics import TILES
+from braze.codegen.cuda.gluon.walk import TILES as WALKS
+from braze.codegen.cuda.gluon.walk import WalkTile, walk_source
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
@@ -97,6 +99,19 @@ def test_sweeps(kind: str, sizes: tuple[int, int, int, int]) -> None:
     plain = harness.conv(M, 14, 12, (128, 256), (1, 1), strides=(2, 2))
     tile = GluonTile(*sizes, consumers=0, height=4, width=4)
     check(quantized(plain, kind), (sweep_source(quantized(plain, kind), tile),), {"m": 3})
+
+
+@hopper
+@pytest.mark.parametrize("kind", ["bytes", "residual"])
+@pytest.mark.parametrize("tile", WALKS, ids=str)
+def test_walks(kind: str, tile: WalkTile) -> None:
+    """One step and several, few tiles and many a program, what is not whole of either side."""
+    for size, channels, columns, depth in (
+        ((13, 9), 64, 256, 64), ((13, 9), 112, 336, 128), ((9, 9), 256, 80, 128),
+        ((61, 59), 64, 144, 64), ((97, 91), 48, 64, 64),
+    ):  # fmt: skip
+        kernel = quantized(harness.conv(M, *size, (channels, columns), (1, 1)), kind)
+        check(kernel, (walk_source(kernel, replace(tile, depth=depth)),), {"m": 5})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,12 +21,20 @@ from braze.codegen.cuda.gluon.shapes import product_shape
 from braze.codegen.cuda.gluon.stem import gluon_stem_sources
 from braze.codegen.cuda.gluon.sweep import sweep_source, sweep_tactics
 from braze.codegen.cuda.gluon.tactics import gluon_tactics
+from braze.codegen.cuda.gluon.walk import (
+    WalkTile,
+    residual_of,
+    walk_source,
+    walk_tactics,
+    walk_tile,
+)
 from braze.codegen.cuda.packing import fold_window, pack_constant
 from braze.codegen.cuda.target import CudaTarget
 from braze.codegen.cuda.triton.bytes import byte_forms, inverse
 from braze.codegen.cuda.triton.stem import folded_kernel
 from braze.core.config import EFFORTS
 from braze.core.dtypes import F8E4M3FN, F8E5M2, F16, F32, I8, I32, U8
+from braze.expr.loops import TensorSpec
 from braze.expr.scalar import binary, cast, const, load, unary
 from braze.ops.quant.linear import saturated
 from braze.ops.writing.minifloat import encode
@@ -188,6 +196,51 @@ def test_which_products_sweep() -> None:
         quantized(harness.conv(32, 28, 28, (64, 256), (1, 1))), SHARED, EFFORTS[5]
     ):
         assert gluon_tactic(gluon_tile(t)).parameters == t.parameters
+
+
+WALKS = [
+    (WalkTile(64, 64, 3, 5, 64), (56, 56, 64, 256)), (WalkTile(128, 64, 2, 2), (9, 7, 256, 112)),
+    (WalkTile(64, 128, 3, 3, 64), (9, 7, 48, 144)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tile", "shape"), WALKS)
+@pytest.mark.parametrize("kind", ["bytes", "residual"])
+def test_walks_compile(tile: WalkTile, shape: tuple[int, int, int, int], kind: str) -> None:
+    from braze.codegen.cuda.triton.cubin import compile_source
+
+    pytest.importorskip("triton", reason="triton is not installed: pip install braze[cuda]")
+    h, w, channels, columns = shape
+    kernel = quantized(harness.conv(2, h, w, (channels, columns), (1, 1)), kind)
+    source = walk_source(kernel, tile)
+    done = compile_source(source, 90)
+    assert done.metadata.shared <= SHARED // tile.programs
+    assert ".s32.s8.s8" in done.asm["ptx"] and "st.global.v4" in done.asm["ptx"]
+    # the residual comes by a tensor map
+    assert [m.buffer for m in source.maps] == ([0, 1, 4] if kind == "residual" else [0, 1])
+    assert "tl.load(in4" not in source.text
+    tiles = -(-2 * h * w // tile.rows), -(-columns // tile.columns)
+    assert source.grid == min(tiles[0], 132 * tile.programs // tiles[1]) * tiles[1]
+
+
+def test_which_products_walk() -> None:
+    def tactics(channels: int, columns: int, window: int = 1, kind: str = "bytes") -> list[str]:
+        plain = harness.conv(32, 28, 28, (channels, columns), (window, window))
+        found = walk_tactics(quantized(plain, kind), SHARED, EFFORTS[5])
+        assert all(walk_tile(t).programs > 1 for t in found)
+        return [str(t) for t in found]
+
+    assert tactics(64, 256) and tactics(64, 256, kind="residual") and tactics(256, 64)
+    # what does not fit twice, windows, rows of a residual that no tensor map takes, sums
+    assert not tactics(1024, 256) and not tactics(64, 256, 3)
+    assert tactics(64, 72) and not tactics(64, 72, kind="residual")
+    assert not tactics(64, 256, kind="sums")
+    kernel = quantized(harness.conv(32, 28, 28, (64, 256), (1, 1)), "residual")
+    beside = residual_of(kernel)
+    assert beside is not None and beside.slot == 4
+    inputs = (*kernel.inputs[:4], TensorSpec(I8, (33, 28, 28, 256)))  # not as large as the output
+    assert residual_of(replace(kernel, inputs=inputs)) is None
+    assert not walk_tactics(replace(kernel, inputs=inputs), SHARED, EFFORTS[5])
 
 
 def test_which_steps_they_take() -> None:

@@ -18,6 +18,8 @@ from braze.codegen.cuda.gluon.stem import gluon_stem_sources, stem_tactics
 from braze.codegen.cuda.gluon.sweep import TEMPLATE as SWEEP
 from braze.codegen.cuda.gluon.sweep import sweep_source, sweep_tactics
 from braze.codegen.cuda.gluon.tactics import gluon_tactics, is_large
+from braze.codegen.cuda.gluon.walk import TEMPLATE as WALK
+from braze.codegen.cuda.gluon.walk import walk_source, walk_tactics, walk_tile
 from braze.codegen.cuda.libraries.tactics import (
     LIBRARIES,
     library_code,
@@ -204,7 +206,7 @@ class CudaBackend:
         if self.target.number == HOPPER:
             shared = self.target.shared_bytes
             own = stem_tactics(kernel, shared, effort) or gluon_tactics(kernel, shared, effort)
-            own += sweep_tactics(kernel, shared, effort)
+            own += sweep_tactics(kernel, shared, effort) + walk_tactics(kernel, shared, effort)
             first = effort.estimate and is_large(kernel)
             found = own + found if first else found + own
         found = row_tactics(kernel, effort) + found
@@ -295,6 +297,8 @@ class CudaBackend:
             return (row_source(kernel, row_tile(tactic)),)
         if tactic.template == SWEEP:
             return (sweep_source(kernel, gluon_tile(tactic)),)
+        if tactic.template == WALK:
+            return (walk_source(kernel, walk_tile(tactic)),)
         if tactic.template == GLUON_STEM:
             return gluon_stem_sources(kernel, gluon_tile(tactic))
         if tactic.template == "gluon":
