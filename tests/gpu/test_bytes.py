@@ -9,6 +9,7 @@ import pytest
 
 from braze.codegen.cuda.driver import find_card
 from braze.codegen.cuda.gluon.layout import GluonTile
+from braze.codegen.cuda.gluon.pooled import pooled_sources, pooled_tactics
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.stem import gluon_stem_sources
 from braze.codegen.cuda.gluon.sweep import TILES as SWEEPS
@@ -24,14 +25,15 @@ from braze.codegen.cuda.triton.nests import TritonSource
 from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.reference.run import run_kernel
+from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import F16, F32, I8, U8, DType
 from braze.fusion.kernel import AnchorKernel
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import BOXED, Window
 from tests.codegen.cuda.bytes import drawn, quantized
+from tests.codegen.cuda.pools import behind, picture, pool
 from tests.codegen.cuda.pools import drawn as drawn_pool
-from tests.codegen.cuda.pools import pool
 from tests.gpu.launching import run
 
 M = sym("m")
@@ -152,3 +154,13 @@ def test_pools(dtype: DType, channels: int) -> None:
         (got,), status = run([source], [x], kernel.outputs, {"m": 5})
         assert status == 0
         np.testing.assert_array_equal(got, want)
+
+
+@hopper
+@pytest.mark.parametrize(("size", "columns", "batch"), [((32, 48), 64, 3), ((112, 64), 128, 5)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pools_behind_stems(kind: str, size: tuple[int, int], columns: int, batch: int) -> None:
+    """Strips that are not whole tiles, columns that are not, and tiles of channels."""
+    kernel = behind(quantized(picture(batch, *size, columns), kind))
+    for tactic in pooled_tactics(kernel, EFFORTS[3]):
+        check(kernel, pooled_sources(kernel, tactic), {})

@@ -39,7 +39,7 @@ from braze.expr.text import (
     tensors_text,
 )
 from braze.fusion.kernel import AnchorKernel, Kernel
-from braze.ops.lowering import AnchorSpec, Operand
+from braze.ops.lowering import AnchorSpec, ConvSpec, Operand
 
 SPECS: Final[Mapping[str, type[AnchorSpec]]] = {spec.kind: spec for spec in get_args(AnchorSpec)}
 _HEADER = re.compile(r"(\w+) \((.*)\) -> (.*)$")
@@ -54,8 +54,7 @@ def kernel_text(kernel: Kernel) -> str:
     lines = [
         f"{kernel.spec.kind} ({tensors_text(kernel.inputs)}) -> {tensors_text([kernel.output])}"
     ]
-    for f in fields(kernel.spec):
-        lines.append(f"  {f.name} = {_FORMS[str(f.type)][0](getattr(kernel.spec, f.name))}")
+    lines += [f"  {line}" for line in _field_lines(kernel.spec)]
     lines.append(f"  constant = {_list_text(sorted(kernel.constant))}")
     lines.append("epilogue")
     lines += [f"  {line}" for line in expr_text(kernel.epilogue).splitlines()]
@@ -80,15 +79,21 @@ def _parse_anchor(text: str) -> AnchorKernel:
         raise ModelError("the text is not that of a kernel; give the output of kernel_text")
     values = dict(_parse_field(line) for line in lines[1:])
     constant = frozenset(map(int, _sizes(values.pop("constant"))))
-    spec = SPECS[header[1]]
-    expected = {f.name: str(f.type) for f in fields(spec)}
+    made = _spec_of(SPECS[header[1]], values)
+    (output,) = parse_tensors(header[3])
+    return AnchorKernel(made, parse_tensors(header[2]), output, parse_expr(epilogue), constant)
+
+
+def _field_lines(spec: AnchorSpec) -> list[str]:
+    return [f"{f.name} = {_FORMS[str(f.type)][0](getattr(spec, f.name))}" for f in fields(spec)]
+
+
+def _spec_of(kind: type[AnchorSpec], values: Mapping[str, str]) -> Any:
+    expected = {f.name: str(f.type) for f in fields(kind)}
     if set(values) != set(expected):
         wrong = ", ".join(sorted(set(values) ^ set(expected)))
-        raise ModelError(f"{header[1]} text has missing or unknown fields: {wrong}")
-    parsed = {name: _FORMS[kind][1](values[name]) for name, kind in expected.items()}
-    (output,) = parse_tensors(header[3])
-    made: AnchorSpec = spec(**parsed)
-    return AnchorKernel(made, parse_tensors(header[2]), output, parse_expr(epilogue), constant)
+        raise ModelError(f"{kind.kind} text has missing or unknown fields: {wrong}")
+    return kind(**{name: _FORMS[form][1](values[name]) for name, form in expected.items()})
 
 
 def _parse_field(line: str) -> tuple[str, str]:
@@ -121,6 +126,11 @@ def _operand(text: str) -> Operand:
     return Operand(int(found[1]), parse_sizes(found[2], "; "), parse_dim(found[3]))
 
 
+def _conv(text: str) -> ConvSpec:
+    made: ConvSpec = _spec_of(ConvSpec, dict(_parse_field(part) for part in text.split(" | ")))
+    return made
+
+
 def _words(text: str) -> tuple[str, ...]:
     if not (text.startswith("[") and text.endswith("]")):
         raise ModelError(f"{text!r} is not a list of words")
@@ -143,6 +153,7 @@ _FORMS: Final[Mapping[str, tuple[Callable[[Any], str], Callable[[str], Any]]]] =
     "tuple[bool, ...]": (_list_text, lambda text: tuple(map(_boolean, _words(text)))),
     "tuple[Dim, ...]": (_list_text, _sizes),
     "tuple[int, ...]": (_list_text, _sizes),
+    "ConvSpec": (lambda spec: " | ".join(_field_lines(spec)), _conv),
     "Operand": (_operand_text, _operand),
     "Operand | None": (_operand_text, lambda text: None if text == "none" else _operand(text)),
 }

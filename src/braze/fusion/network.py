@@ -9,6 +9,7 @@ from braze.core.trace import Trace
 from braze.fusion.finishing import finished
 from braze.fusion.lower import LoweredRegion, is_flow, kernels_text, lower_all
 from braze.fusion.partition import lower_nodes, partition
+from braze.fusion.pooling import pooled
 from braze.fusion.region import Partition, Region
 from braze.fusion.side_by_side import side_by_side
 from braze.ir.graph import Graph, SizeGuard, Value
@@ -84,7 +85,9 @@ def lower_graph(
     alone = [item for item in items if isinstance(item, LoweredRegion)]
     prefers = backend.preferences
     if fuse and prefers.finishes and not keep_all and len(alone) == len(items):
-        alone = list(finished(alone, parts, keep | graph.kept_values))
+        pinned = keep | graph.kept_values
+        alone = list(pooled(alone, graph, parts, pinned, backend))
+        alone = list(finished(alone, parts, pinned))
         items = [*alone]
     if fuse and prefers.side_by_side and len(alone) == len(items):
         items = list(side_by_side(alone, parts, graph.sizes))

@@ -23,6 +23,7 @@ from braze.ops.lowering import (
     ConvSpec,
     MatmulSpec,
     Operand,
+    PooledSpec,
     RecurrenceSpec,
     SelectSpec,
 )
@@ -68,6 +69,8 @@ def flops(kernel: Kernel, sizes: Sizes) -> int:
     if isinstance(kernel, LoopKernel):
         return 0
     spec = kernel.spec
+    if isinstance(spec, PooledSpec):
+        spec = spec.conv
     if isinstance(spec, (MatmulSpec, CodedSpec)):
         terms = product((*spec.batch, spec.m, spec.n, spec.k))
     elif isinstance(spec, ConvSpec):
@@ -119,6 +122,8 @@ def _loads(roots: Iterable[Expr], inputs: int) -> list[Expr]:
 def _operands(kernel: AnchorKernel, sizes: Sizes) -> Iterator[tuple[int, int]]:
     """(slot, elements) of an anchor's own operands."""
     spec = kernel.spec
+    if isinstance(spec, PooledSpec):
+        spec = spec.conv
     if isinstance(spec, ConvSpec):
         axes = zip(spec.in_spatial, spec.out_spatial, spec.kernel, strict=True)
         seen = [dmin(there, out * taps) for there, out, taps in axes]  # steps may skip pixels

@@ -158,6 +158,41 @@ class ConvSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PooledSpec:
+    """The largest of a convolution's sums in each window of neighbouring outputs: an epilogue that
+    keeps their order gives what a pool over its results gives.
+
+    window, steps and pads (those before) are of the spatial axes, in their order, out_spatial what
+    is left of them. What lies outside of the convolution's output is no part of a window. Fusion
+    makes these, never an op.
+    """
+
+    kind: ClassVar[str] = "pooled"
+    takes_epilogue: ClassVar[bool] = True
+
+    conv: ConvSpec
+    window: tuple[int, ...]
+    steps: tuple[int, ...]
+    pads: tuple[int, ...]
+    out_spatial: tuple[Dim, ...]
+
+    @property
+    def operands(self) -> Operands:
+        """Those of the convolution."""
+        return self.conv.operands
+
+    @property
+    def acc(self) -> DType:
+        """The type of sums."""
+        return self.conv.acc
+
+    @property
+    def out_shape(self) -> Shape:
+        """The logical output axes: (n, *out_spatial, k)."""
+        return (self.conv.batch, *self.out_spatial, self.conv.out_channels)
+
+
+@dataclass(frozen=True, slots=True)
 class AttentionSpec:
     """out[b, h, i, :] = softmax_j(scale * q[b,h,i,:].k[b,h,j,:] + mask[b,h,i,j]) @ v[b,h,j,:].
 
@@ -259,7 +294,8 @@ class SelectSpec:
 
 
 AnchorSpec = Union[
-    MatmulSpec, CodedSpec, ConvSpec, AttentionSpec, SelectSpec, RecurrenceSpec, SuppressSpec
+    MatmulSpec, CodedSpec, ConvSpec, PooledSpec, AttentionSpec, SelectSpec, RecurrenceSpec,
+    SuppressSpec,
 ]  # fmt: skip
 
 
@@ -337,6 +373,7 @@ __all__ = [
     "Nest",
     "Operand",
     "Pointwise",
+    "PooledSpec",
     "RecurrenceSpec",
     "Repeat",
     "SelectSpec",

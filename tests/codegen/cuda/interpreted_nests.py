@@ -1,24 +1,32 @@
-"""Loop nests of small shapes, in Triton's interpreter, against the numpy reference.
+"""Loop nests of small shapes, and pictures that are spread, in Triton's interpreter, against numpy.
 
 Run by test_interpreted.py, as interpreted.py is.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from braze.codegen.cuda.gluon.pooled import pooled_sources, pooled_tactics, spread_size
 from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
 from braze.codegen.cuda.triton.nests import nest_sources
 from braze.codegen.reference.run import run_kernel
+from braze.core.config import EFFORTS
 from braze.core.dims import sym
 from braze.core.dtypes import BF16, F16, F32, I8, U8, DType
+from braze.expr.loops import TensorSpec
+from braze.ops.lowering import PooledSpec
 from braze.ops.pointwise.activation import Activation
+from tests.codegen.cuda.bytes import drawn as codes
+from tests.codegen.cuda.bytes import quantized
 from tests.codegen.cuda.families import reduces
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import run
-from tests.codegen.cuda.pools import drawn, pool
+from tests.codegen.cuda.pools import behind, drawn, picture, pool
 from tests.codegen.loops.kernels import Case, cases
 
 N = sym("n")
@@ -86,3 +94,16 @@ def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType, alone: 
     assert "tl.exp2" in source.text
     (got,), _ = run([source], [every_value(dtype)], kernel.outputs, {})
     check_form(op, dtype, alone, got)
+
+
+def test_pictures_are_spread() -> None:
+    """Three bytes of a pixel and a zero, with zeros around the picture."""
+    kernel = behind(quantized(picture(2, 32, 20, 64)))
+    assert isinstance(kernel.spec, PooledSpec)
+    inputs, (high, wide) = codes(kernel, {}), spread_size(kernel.spec)
+    first, _ = pooled_sources(kernel, pooled_tactics(kernel, EFFORTS[1])[0])
+    spread = TensorSpec(I8, (2, high, wide, 4))
+    (_, got), _ = run([replace(first, scratch_bytes=0)], inputs, [kernel.output, spread], {})
+    want = np.zeros(got.shape, np.int8)
+    want[:, 5 : 5 + 32, 5 : 5 + 20, :3] = inputs[0].transpose(0, 2, 3, 1)
+    np.testing.assert_array_equal(got, want)

@@ -12,6 +12,7 @@ import numpy as np
 from braze.codegen.cuda.driver import Card, find_card, seek_card
 from braze.codegen.cuda.gluon import attention as short_attention
 from braze.codegen.cuda.gluon.layout import gluon_tile
+from braze.codegen.cuda.gluon.pooled import pooled_sources, pooled_tactics, pools
 from braze.codegen.cuda.gluon.product import gluon_source
 from braze.codegen.cuda.gluon.stem import TEMPLATE as GLUON_STEM
 from braze.codegen.cuda.gluon.stem import gluon_stem_sources, stem_tactics
@@ -82,7 +83,14 @@ from braze.fusion.kernel import (
     Packing,
     Tactic,
 )
-from braze.ops.lowering import AnchorSpec, AttentionSpec, ConvSpec, MatmulSpec, SelectSpec
+from braze.ops.lowering import (
+    AnchorSpec,
+    AttentionSpec,
+    ConvSpec,
+    MatmulSpec,
+    PooledSpec,
+    SelectSpec,
+)
 from braze.runtime.engine import Engine
 
 REVISION: Final = 9  # change with every change to what a tactic means
@@ -149,6 +157,10 @@ class CudaBackend:
     def supports(
         self, spec: AnchorSpec, inputs: Sequence[TensorSpec], constant: frozenset[int]
     ) -> str | None:
+        if isinstance(spec, PooledSpec):
+            if self.target.number != HOPPER:
+                return "pools behind convolutions have a template for Hopper alone"
+            return pools(spec, inputs, constant)
         if type(spec) not in TEMPLATES:
             return f"{spec.kind} has no template"
         types = [i.dtype for i in inputs[:2]]
@@ -196,6 +208,8 @@ class CudaBackend:
             return lanes + nest_tactics(kernel, effort)
         if self.supports(kernel.spec, kernel.inputs, kernel.constant) is not None:
             return ()
+        if isinstance(kernel.spec, PooledSpec):
+            return pooled_tactics(kernel, effort)
         if isinstance(kernel.spec, AttentionSpec):
             return attention_tactics(kernel, effort) + self._short_attentions(kernel, effort)
         if isinstance(kernel.spec, SelectSpec):
@@ -286,6 +300,8 @@ class CudaBackend:
                 return (lanes_source(kernel, tactic),)
             p = {k: int(v) for k, v in tactic.parameters}
             return sources_of_nests(kernel, nest_blocks(kernel, p))
+        if isinstance(kernel.spec, PooledSpec):
+            return pooled_sources(kernel, tactic)
         if tactic.template == "stem":
             return stem_sources(kernel, tile_of(tactic))
         if tactic.template == "window":

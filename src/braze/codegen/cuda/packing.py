@@ -25,6 +25,8 @@ def pack_constant(array: NDArray[Any], packing: Packing) -> NDArray[Any]:
         weight = array.T[..., None] if parameters.pop("turned") else array
         weight = fold_window(weight) if packing.kind == "stem rows" else weight
         return pack_rows(join_taps(weight, parameters.pop("joined")), **parameters)
+    if packing.kind == "pixels":
+        return pack_pixels(array, **parameters)
     if packing.kind == "lines":
         weight = array.T if parameters["turned"] else array.reshape(len(array), -1)
         return pack_lines(weight, parameters["pitch"])
@@ -49,6 +51,18 @@ def pack_taps(weight: NDArray[Any], taps: int, channels: int, length: int) -> ND
     rows = np.zeros((out_channels, length), weight.dtype)
     rows[:, : taps * channels] = whole.reshape(out_channels, -1)
     return rows.reshape(-1)
+
+
+def pack_pixels(
+    weight: NDArray[Any], block: int, run: int, pixels: int, pixel: int
+) -> NDArray[Any]:
+    """[K, C, h, w] -> [block of channels][line][channel][pixels of a line][C], flat: channels of a
+    block in the order of `spread_order`, zeros up to `pixels` of `pixel` input channels."""
+    out_channels, in_channels, height, width = weight.shape
+    whole = np.zeros((out_channels, height, pixels, pixel), weight.dtype)
+    whole[:, :, :width, :in_channels] = weight.transpose(0, 2, 3, 1)
+    blocks = whole.reshape(-1, block, height, pixels * pixel)[:, spread_order(block, run)]
+    return np.ascontiguousarray(blocks.transpose(0, 2, 1, 3)).reshape(-1)
 
 
 def pack_lines(weight: NDArray[Any], pitch: int) -> NDArray[Any]:

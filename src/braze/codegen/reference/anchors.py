@@ -25,6 +25,7 @@ from braze.ops.lowering import (
     CodedSpec,
     ConvSpec,
     MatmulSpec,
+    PooledSpec,
     RecurrenceSpec,
     SelectSpec,
     SuppressSpec,
@@ -103,6 +104,23 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     return total.result().reshape(batch, *out_spatial, spec.out_channels)
 
 
+def _pooled(spec: PooledSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
+    sums = _conv(spec.conv, values, env, work)
+    lowest = np.iinfo(work).min if np.issubdtype(work, np.integer) else -np.inf
+    outs = _sizes(env, *spec.out_spatial)
+    spans = zip(outs, spec.steps, spec.window, spec.pads, sums.shape[1:-1], strict=True)
+    pads = [(p, max(0, (o - 1) * s + k - p - d)) for o, s, k, p, d in spans]
+    sums = np.pad(sums, [(0, 0), *pads, (0, 0)], constant_values=lowest)
+    parts = []
+    for at in np.ndindex(*spec.window):
+        places = zip(at, outs, spec.steps, strict=True)
+        cut = (slice(t, t + (o - 1) * s + 1, s) for t, o, s in places)
+        everything: tuple[slice, ...] = (slice(None), *cut)
+        parts.append(sums[everything])
+    largest: Array = np.maximum.reduce(parts)
+    return largest
+
+
 def _select(spec: SelectSpec, values: Sequence[Array], env: Env, work: Any) -> Array:
     order = sorted_order(values[0].reshape(_sizes(env, *spec.shape)), spec.axis, spec.largest)
     return order.take(np.arange(*_sizes(env, spec.count)), spec.axis)
@@ -140,6 +158,7 @@ ANCHORS: Final[Mapping[type[AnchorSpec], Callable[..., Array]]] = {
     MatmulSpec: _matmul,
     CodedSpec: _coded,
     ConvSpec: _conv,
+    PooledSpec: _pooled,
     AttentionSpec: _attention,
     SelectSpec: _select,
     SuppressSpec: _suppress,

@@ -105,6 +105,7 @@ def compile_source(source: TritonSource, capability: int) -> Any:
         "num_warps": source.warps, "num_stages": source.stages,
         # contraction of products and sums is left to the source
         "enable_fp_fusion": False,
+        "maxnreg": source.registers or None,
     }  # fmt: skip
     return triton.compile(ast, target=GPUTarget("cuda", capability, 32), options=options)
 

@@ -40,6 +40,8 @@ class TritonSource:
     programs; warps and stages of a program; scratch_bytes and counters: see GridLaunch; waits: it
     waits for earlier launches (WAIT) before it touches memory. maps: the first arguments of a
     source in Gluon, `map0`..; without any it is Triton. packings: how constant slots must lie.
+    registers: the most of a thread (0: as many as the compiler likes), so that more programs share
+    a multiprocessor.
     """
 
     entry: str
@@ -54,6 +56,7 @@ class TritonSource:
     waits: bool = False
     maps: tuple[TensorMap, ...] = ()
     packings: tuple[tuple[int, Packing], ...] = ()
+    registers: int = 0
 
 
 def storage_type(dtype: DType) -> str:

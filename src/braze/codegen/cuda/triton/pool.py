@@ -30,7 +30,7 @@ def request(source: TritonSource, capability: int) -> str:
         "entry": source.entry, "text": source.text, "pointers": source.pointers,
         "sizes": len(source.params), "warps": source.warps, "stages": source.stages,
         "maps": [(m.dtype.name, m.box, m.swizzle) for m in source.maps],
-        "capability": capability,
+        "capability": capability, "registers": source.registers,
     })  # fmt: skip
 
 

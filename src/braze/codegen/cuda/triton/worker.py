@@ -27,8 +27,9 @@ def main() -> None:
             for dtype, box, swizzle in m["maps"]
         )
         source = TritonSource(
-            m["entry"], m["text"], pointers, sizes, 1, m["warps"], m["stages"], maps=maps
-        )
+            m["entry"], m["text"], pointers, sizes, 1, m["warps"], m["stages"], maps=maps,
+            registers=m["registers"],
+        )  # fmt: skip
         try:
             reply = answer(compile_cubin(source, m["capability"]))
         except CompileError as e:
