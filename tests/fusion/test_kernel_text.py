@@ -25,7 +25,14 @@ from braze.fusion.lower import lower_all
 from braze.fusion.partition import lower_nodes, partition
 from braze.ir.graph import Graph
 from braze.ops.abilities import UNLIMITED
-from braze.ops.lowering import AttentionSpec, CodedSpec, ConvSpec, MatmulSpec, Operand
+from braze.ops.lowering import (
+    AttentionSpec,
+    CodedSpec,
+    ConvSpec,
+    MatmulSpec,
+    Operand,
+    PooledSpec,
+)
 from braze.passes.base import PassContext
 from braze.passes.pipeline import run_pipeline
 from tests.fusion.abilities import NO_TEMPLATES
@@ -45,6 +52,7 @@ CONV = ConvSpec(
     N, (9, M), (7, M - 2), 4, 8, 2, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0), F32, 99,
     Operand(0, (N * 9 * M * 8, M * 8, 8, 1), 4),
 )  # fmt: skip
+POOLED = PooledSpec(CONV, (3, 3), (2, 2), (1, 1), (4, M // 2))
 ATTENTION = AttentionSpec(
     1, 4, N, M, 8, 16, 1 / 3, Operand(0, (1, 2, 3, 1)), Operand(1, (1, 2, 3, 1)),
     Operand(2, (1, 2, 3, 1)), Operand(0, (1, 2, 3, 1)), F64, Operand(3, (0, 0, M, 1)), True,
@@ -59,13 +67,13 @@ def anchor(spec: Any) -> AnchorKernel:
     return AnchorKernel(spec, inputs, TensorSpec(F32, spec.out_shape), value, frozenset({1}))
 
 
-@pytest.mark.parametrize("spec", [MATMUL, CODED, CONV, ATTENTION])
+@pytest.mark.parametrize("spec", [MATMUL, CODED, CONV, POOLED, ATTENTION])
 def test_anchors_survive_printing(spec: Any) -> None:
     kernel = anchor(spec)
     assert parse_kernel(kernel_text(kernel)) == kernel
 
 
-@pytest.mark.parametrize("spec", [MATMUL, CONV, ATTENTION])
+@pytest.mark.parametrize("spec", [MATMUL, CONV, POOLED, ATTENTION])
 def test_every_field_of_an_anchor_shows_in_its_text(spec: Any) -> None:
     kernel = anchor(spec)
     changed = {
@@ -74,6 +82,7 @@ def test_every_field_of_an_anchor_shows_in_its_text(spec: Any) -> None:
         bool: False,
         DimExpr: sym("z"),
         Operand: Operand(5, (1,), 9),
+        ConvSpec: replace(CONV, groups=1),
         DType: BF16,
     }
     kernels: list[AnchorKernel] = [
@@ -94,7 +103,7 @@ def test_every_field_of_an_anchor_shows_in_its_text(spec: Any) -> None:
         assert parse_kernel(kernel_text(k)) == k
 
 
-@pytest.mark.parametrize("spec", [MATMUL, CONV, ATTENTION])
+@pytest.mark.parametrize("spec", [MATMUL, CONV, POOLED, ATTENTION])
 def test_damaged_anchors_are_refused(spec: Any) -> None:
     text = kernel_text(anchor(spec))
     lines = text.splitlines()
