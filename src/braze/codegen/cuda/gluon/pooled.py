@@ -38,7 +38,7 @@ COLUMNS, SIDE = 64, 8  # output channels of a tile; pooled columns
 FOLDED: Final = 1024  # pixels of a program that spreads them
 LINES: Final = (8, 16, 4)  # at most so many of a strip
 ROWS: Final = 64
-REGISTERS: Final = (168, 0)  # at most so many a thread: three programs fit a multiprocessor
+REGISTERS: Final = 168  # at most so many a thread: three programs fit a multiprocessor
 LOWEST: Final = -(2**31)
 
 
@@ -57,15 +57,11 @@ def pools(spec: PooledSpec, inputs: Sequence[TensorSpec], constant: frozenset[in
 
 
 def pooled_tactics(kernel: AnchorKernel, effort: Effort) -> tuple[Tactic, ...]:
-    """How many lines a strip has, and registers a thread."""
+    """How many lines a strip has."""
     assert isinstance(kernel.spec, PooledSpec)
     down, _ = static(kernel.spec.out_spatial)
     found = [max(n for n in range(1, most + 1) if down % n == 0) for most in LINES]
-    tactics = tuple(
-        Tactic(TEMPLATE, (("lines", n), ("registers", r), ("turns", t)))
-        for n in dict.fromkeys(found)
-        for r, t in ((168, 1), (0, 0), (168, 0), (128, 1))
-    )
+    tactics = tuple(Tactic(TEMPLATE, (("lines", n),)) for n in dict.fromkeys(found))
     return tactics[: 1 if effort.tactics == 1 else None]
 
 
@@ -93,15 +89,14 @@ def pooled_sources(kernel: AnchorKernel, tactic: Tactic) -> tuple[TritonSource, 
     w = AnchorWriter(kernel, [], spec.out_shape, waits=False)
     lines = int(tactic["lines"])
     tiles, programs = spec.conv.out_channels // COLUMNS, _groups(spec, lines)
-    program = _program(w, spec, lines, run, int(tactic["turns"]))
-    text = function("pooled", f"map0, {_names(w)}", program)
+    text = function("pooled", f"map0, {_names(w)}", _program(w, spec, lines, run))
     depth = PIXELS * PIXEL
     weight = TensorMap(
         1, I8, (tiles * spec.conv.kernel[0] * COLUMNS, depth), (depth,), (COLUMNS, depth), 1
     )
     second = TritonSource(
         "pooled", text, w.pointers("int8"), (), programs * tiles, 4, waits=True, maps=(weight,),
-        scratch_bytes=room_of(spec), packings=packings, registers=int(tactic["registers"]),
+        scratch_bytes=room_of(spec), packings=packings, registers=REGISTERS,
     )  # fmt: skip
     return _spreading(w, spec, packings), second
 
@@ -154,7 +149,7 @@ def _spreading(
     )  # fmt: skip
 
 
-def _program(w: AnchorWriter, spec: PooledSpec, lines: int, run: int, turns: int) -> list[str]:
+def _program(w: AnchorWriter, spec: PooledSpec, lines: int, run: int) -> list[str]:
     """The weight of a program's channels to shared memory, then its strips, line by line."""
     batch, down, right = static((spec.conv.batch, *spec.out_spatial))
     tiles, across, strips = spec.conv.out_channels // COLUMNS, -(-right // SIDE), down // lines
@@ -180,7 +175,7 @@ def _program(w: AnchorWriter, spec: PooledSpec, lines: int, run: int, turns: int
     w.line(f"image = strip_out // {strips}")
     with w.src.block(f"for step in range({lines})"):
         w.line(f"down = strip_out % {strips} * {lines} + step")
-        _lines(w, spec, wide, 2, turns)
+        _lines(w, spec, wide, 2)
         _finish(w, spec, run)
         w.line("largest = last")
         w.line(f"at = at + {4 * wide * PIXEL}")
@@ -206,7 +201,7 @@ def _memory(w: AnchorWriter, lines: int, tiles: int, run: int) -> None:
     w.line("mbarrier.wait(bar, 0)")
 
 
-def _lines(w: AnchorWriter, spec: PooledSpec, wide: int, count: int, turns: int = 0) -> None:
+def _lines(w: AnchorWriter, spec: PooledSpec, wide: int, count: int) -> None:
     """largest = that of itself and the sums of the next `count` lines at three places; with two
     lines, last = that of the second. Lines of the picture that both need are loaded once."""
     taps = spec.conv.kernel[0]
@@ -218,22 +213,16 @@ def _lines(w: AnchorWriter, spec: PooledSpec, wide: int, count: int, turns: int 
     with w.src.block("for place in range(3)"):
         for i in range(count):
             w.line(f"sum{i} = gl.where(place == 0, edge, zero)")
-        span = taps + 2 * (count - 1)
-        for v in range(span):
+        for v in range(taps + 2 * (count - 1)):
             distance = f"place * {2 * PIXEL} + {(first + v) * wide * PIXEL}"
             w.line(f"line{v} = tl.load(scratch + (at + {distance}))")
-        groups = [[0], [1]] if turns and count == 2 else [list(range(count))]
-        for group in groups:
-            for v in range(span):
-                for i in group:
-                    if 0 <= v - 2 * i < taps:
-                        right = f"weight.index({v - 2 * i}).permute((1, 0))"
-                        made = f"warpgroup_mma(line{v}, {right}, sum{i}, is_async=True)"
-                        w.line(f"sum{i} = {made}")
-            names = ", ".join(f"sum{i}" for i in group)
-            w.line(f"{names} = warpgroup_mma_wait(0, deps=[{names}])")
-            for i in group:
-                w.line(f"largest = gl.maximum(largest, sum{i})")
+        for i in range(count):  # in turns, for want of registers
+            for t in range(taps):
+                right = f"weight.index({t}).permute((1, 0))"
+                made = f"warpgroup_mma(line{t + 2 * i}, {right}, sum{i}, is_async=True)"
+                w.line(f"sum{i} = {made}")
+            w.line(f"sum{i} = warpgroup_mma_wait(0, deps=[sum{i}])")
+            w.line(f"largest = gl.maximum(largest, sum{i})")
         if count == 2:
             w.line("last = gl.maximum(last, sum1)")
 
