@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.fuzz.case import Case
+from tests.fuzz.ways import Variant
 from tests.quantization import random_networks
-from tests.quantization.random_networks import fault, make, way
+from tests.quantization.random_networks import PARTLY, fault, make, way
 
 
 @pytest.mark.parametrize("number", range(9000, 9012))
 def test_a_random_quantized_network_has_the_bits_of_integer_arithmetic(number: int) -> None:
-    assert fault(number) == ""
+    assert fault(number) in ("", PARTLY)
 
 
 def test_numbers_cover_nodes_types_and_ways() -> None:
@@ -26,18 +28,21 @@ def test_numbers_cover_nodes_types_and_ways() -> None:
 
 def test_one_other_code_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that is off by one unit in one element, which the float meaning may allow."""
-    honest = random_networks.build
+    honest = random_networks._built
 
-    def off(*given: object) -> tuple[object, object]:
-        engine, chosen = honest(*given)  # type: ignore[arg-type]
+    def off(case: Case, variant: Variant) -> tuple[object, bool]:
+        engine, whole = honest(case, variant)
 
         def run(feed: object) -> dict[str, np.ndarray]:
-            found = {k: a.copy() for k, a in engine(feed).items()}  # type: ignore[arg-type]
+            found = {k: a.copy() for k, a in engine(feed).items()}
             first = next(iter(found.values()))
             first.reshape(-1)[0] = np.nextafter(first.reshape(-1)[0], np.float32(9))
             return found
 
-        return run, chosen
+        return (engine if variant.target == "reference" else run), whole
 
-    monkeypatch.setattr(random_networks, "build", off)
-    assert "has other bits than integers give in 1 of" in fault(9000)
+    monkeypatch.setattr(random_networks, "_built", off)
+    monkeypatch.setattr(random_networks, "way", lambda number: Variant(1))
+    # some have products that are not made of integers, where nothing is compared
+    found = (fault(n) for n in range(9000, 9020))
+    assert any("has other bits than integers give in 1 of" in text for text in found)
