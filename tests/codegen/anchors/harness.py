@@ -19,7 +19,14 @@ from braze.core.dtypes import F32, I64, DType
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, hole, load, unary
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Tactic
-from braze.ops.lowering import AttentionSpec, ConvSpec, MatmulSpec, Operand, window_block
+from braze.ops.lowering import (
+    AttentionSpec,
+    ConvSpec,
+    MatmulSpec,
+    Operand,
+    SuppressSpec,
+    window_block,
+)
 from braze.ops.writing.precision import compute_type
 from braze.runtime.native import LoadedKernel, host_isa
 
@@ -194,6 +201,20 @@ def attention(
     inputs = tuple(TensorSpec(dtype, shape) for shape in shapes)
     output = TensorSpec(dtype, (b, h, q, dv))
     return AnchorKernel(spec, inputs, output, cast(hole(0, F32), dtype))
+
+
+def suppression(
+    batch: Dim, classes: Dim, count: Dim, most: Dim, threshold: bool, centered: bool = False
+) -> AnchorKernel:
+    """Scores lie as [batch, count, classes + 1], of which the first class is left out."""
+    n, c = count, classes + 1
+    spec = SuppressSpec(
+        batch, classes, count, most, centered, threshold,
+        Operand(0, contiguous((batch, n, 4))), Operand(1, (n * c, 1, c), 1),
+    )  # fmt: skip
+    shapes: list[Shape] = [(batch, n, 4), (batch, n, c), (1,)] + [(1,)] * threshold
+    inputs = tuple(TensorSpec(F32, shape) for shape in shapes)
+    return AnchorKernel(spec, inputs, TensorSpec(I64, spec.out_shape), hole(0, I64))
 
 
 def inside(kernel: AnchorKernel, offset: int) -> AnchorKernel:

@@ -11,29 +11,13 @@ from braze.codegen.cpu.anchors import anchor_tactics, compile_anchor
 from braze.codegen.cpu.target import CpuTarget
 from braze.codegen.reference import run_kernel
 from braze.core.config import EFFORTS
-from braze.core.dims import Dim, evaluate, sym
-from braze.core.dtypes import F32, I64
-from braze.expr.loops import TensorSpec
-from braze.expr.scalar import hole
+from braze.core.dims import evaluate, sym
 from braze.fusion.kernel import AnchorKernel
 from braze.fusion.kernel_text import kernel_text, parse_kernel
-from braze.ops.lowering import Operand, SuppressSpec
 from braze.runtime.native import LoadedKernel
-from tests.codegen.anchors.harness import contiguous, host_isas
+from tests.codegen.anchors.harness import host_isas, suppression
 
 Array = np.ndarray[Any, Any]
-
-
-def kernel_of(batch: Dim, classes: Dim, count: Dim, most: Dim, threshold: bool) -> AnchorKernel:
-    """Scores lie as [batch, count, classes + 1], of which the first class is left out."""
-    n, c = count, classes + 1
-    spec = SuppressSpec(
-        batch, classes, count, most, False, threshold,
-        Operand(0, contiguous((batch, n, 4))), Operand(1, (n * c, 1, c), 1),
-    )  # fmt: skip
-    shapes: list[tuple[Dim, ...]] = [(batch, n, 4), (batch, n, c), (1,)] + [(1,)] * threshold
-    inputs = tuple(TensorSpec(F32, shape) for shape in shapes)
-    return AnchorKernel(spec, inputs, TensorSpec(I64, spec.out_shape), hole(0, I64))
 
 
 def run(kernel: AnchorKernel, inputs: list[Array], isa: str, workers: int, env: Any) -> Array:
@@ -56,7 +40,7 @@ def run(kernel: AnchorKernel, inputs: list[Array], isa: str, workers: int, env: 
 @pytest.mark.parametrize("threshold", [False, True])
 def test_strided_scores_and_sizes_of_the_run(threshold: bool, isa: str) -> None:
     names = ("b", "c", "n", "k")
-    kernel = kernel_of(*map(sym, names), threshold)
+    kernel = suppression(*map(sym, names), threshold)
     rng = np.random.default_rng(0)
     for sizes in (
         (2, 3, 20, 5),
@@ -78,10 +62,10 @@ def test_strided_scores_and_sizes_of_the_run(threshold: bool, isa: str) -> None:
 
 def test_nothing_is_kept() -> None:
     inputs = [np.ones(s, np.float32) for s in ((2, 5, 4), (2, 5, 4), (1,))]
-    kernel = kernel_of(2, 3, 5, 0, threshold=False)
+    kernel = suppression(2, 3, 5, 0, threshold=False)
     assert run(kernel, inputs, host_isas()[0], 2, {}).shape == (2, 3, 0)
 
 
 def test_text() -> None:
-    kernel = kernel_of(2, 3, sym("n"), 4, threshold=True)
+    kernel = suppression(2, 3, sym("n"), 4, threshold=True)
     assert parse_kernel(kernel_text(kernel)) == kernel

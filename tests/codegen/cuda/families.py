@@ -32,6 +32,7 @@ def families() -> list[tuple[str, AnchorKernel]]:
     select = SelectSpec((4, n), 1, 3, True)
     output = TensorSpec(I64, select.out_shape)
     found.append(("select", AnchorKernel(select, (TensorSpec(F32, (4, n)),), output, hole(0, I64))))
+    found.append(("suppress", harness.suppression(n, 3, 50, 7, threshold=True)))
     return found
 
 

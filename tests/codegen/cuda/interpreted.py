@@ -19,17 +19,16 @@ from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
 from braze.codegen.cuda.triton.row import RowTile, row_of, row_source
-from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.codegen.reference.run import run_kernel
-from braze.core.dims import Dim, evaluate, sym
-from braze.core.dtypes import BF16, F8E4M3FN, F8E5M2, F16, F32, I32, I64, U64, DType
+from braze.core.dims import Dim, sym
+from braze.core.dtypes import BF16, F8E4M3FN, F8E5M2, F16, F32, DType
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
-from braze.expr.scalar import axis, hole, load
+from braze.expr.scalar import axis, load
 from braze.fusion.kernel import AnchorKernel
-from braze.ops.lowering import AttentionSpec, ConvSpec, Operand, SelectSpec
+from braze.ops.lowering import AttentionSpec, ConvSpec, Operand
 from braze.ops.writing.minifloat import encode
 from tests.codegen.anchors import harness
 from tests.codegen.anchors.windows import Window, depthwise
@@ -377,23 +376,3 @@ def test_keys_shared_by_programs(
         inputs[3][..., :32] = -np.inf
         inputs[3][..., 0, :] = -np.inf
     _compare(kernel, inputs, env, split=3)
-
-
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("dtype", [F32, I32, U64], ids=str)
-@pytest.mark.parametrize(
-    ("shape", "axis", "count"), [((3, 40), 1, 7), ((2, N, 3), 1, 5), ((70,), 0, 70)]
-)
-def test_selections(
-    shape: tuple[Dim, ...], axis: int, count: int, dtype: DType, largest: bool
-) -> None:
-    spec = SelectSpec(shape, axis, count, largest)
-    output = TensorSpec(I64, spec.out_shape)
-    kernel = AnchorKernel(spec, (TensorSpec(dtype, shape),), output, hole(0, I64))
-    env = {"n": 33}
-    x = np.random.default_rng(1).integers(0, 9, [evaluate(d, env) for d in shape])
-    x = x.astype(dtype.numpy)  # with many equal elements
-    if dtype is F32:
-        x.reshape(-1)[::5] = np.nan
-    (got,), _ = run([select_source(kernel, Tile(16, 32, 16, 4, 1))], [x], [output], env)
-    np.testing.assert_array_equal(got, run_kernel(kernel, [x], env)[0])

@@ -77,11 +77,12 @@ def run(
         made.append(out)
     status = np.zeros(1, np.int32)
     tensors = [Tensor(memory(a)) for a in (*inputs, *made)]
-    scratch = np.full(max(1, *(s.scratch_bytes for s in launches), 1), 0xFF, np.uint8)
+    needed = [evaluate(s.scratch_bytes, env) for s in launches]
+    scratch = np.full(max(1, *needed, 1), 0xFF, np.uint8)
     counters = np.zeros(max(1, *(s.counters for s in launches), 1), np.int32)
     for source in launches:
         kind = source.pointers[len(tensors)][1]  # of what follows the tensors
-        words = [Tensor(scratch.view(kind))] if source.scratch_bytes else []
+        words = [Tensor(scratch.view(kind))] if source.scratch_bytes != 0 else []
         words += [Tensor(status), *([Tensor(counters)] if source.counters else [])]
         programs = evaluate(source.grid, env)
         sizes = [evaluate(p, env) for p in source.params]

@@ -1,4 +1,4 @@
-"""Runs interpreted.py and interpreted_nests.py with Triton's interpreter on."""
+"""Runs the files interpreted*.py with Triton's interpreter on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["interpreted.py", "interpreted_nests.py"])
+@pytest.mark.parametrize("name", sorted(f.name for f in HERE.glob("interpreted*.py")))
 def test_templates_agree_with_the_reference(name: str) -> None:
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n", "0"]

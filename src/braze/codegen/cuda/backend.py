@@ -40,6 +40,7 @@ from braze.codegen.cuda.tactics import (
     nest_blocks,
     nest_tactics,
     select_tactics,
+    suppress_tactics,
     tile_of,
     window_of,
     window_tactics,
@@ -64,6 +65,7 @@ from braze.codegen.cuda.triton.pool import compile_all
 from braze.codegen.cuda.triton.row import row_source
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.stem import folds, stem_sources
+from braze.codegen.cuda.triton.suppress import suppress_source
 from braze.codegen.cuda.triton.tile import FLOAT8, Tile
 from braze.codegen.cuda.triton.window import is_depthwise, window_source
 from braze.core.config import Effort
@@ -90,6 +92,7 @@ from braze.ops.lowering import (
     MatmulSpec,
     PooledSpec,
     SelectSpec,
+    SuppressSpec,
 )
 from braze.runtime.engine import Engine
 
@@ -105,6 +108,7 @@ TEMPLATES: Final[Mapping[type[AnchorSpec], Callable[[AnchorKernel, Tile], Triton
     ConvSpec: conv_source,
     AttentionSpec: attention_source,
     SelectSpec: select_source,
+    SuppressSpec: suppress_source,
 }
 
 
@@ -164,7 +168,7 @@ class CudaBackend:
         if type(spec) not in TEMPLATES:
             return f"{spec.kind} has no template"
         types = [i.dtype for i in inputs[:2]]
-        if isinstance(spec, SelectSpec):
+        if isinstance(spec, (SelectSpec, SuppressSpec)):
             return None
         if isinstance(spec, AttentionSpec):
             if types[0] not in FLOATS or len({i.dtype for i in inputs}) > 1:
@@ -214,6 +218,8 @@ class CudaBackend:
             return attention_tactics(kernel, effort) + self._short_attentions(kernel, effort)
         if isinstance(kernel.spec, SelectSpec):
             return select_tactics(effort)
+        if isinstance(kernel.spec, SuppressSpec):
+            return suppress_tactics(effort)
         if isinstance(kernel.spec, ConvSpec) and is_depthwise(kernel.spec):
             return window_tactics(kernel, effort)
         found = product_tactics(kernel, self.target.shared_bytes, effort)

@@ -172,6 +172,12 @@ def select_tactics(effort: Effort) -> tuple[Tactic, ...]:
     return tuple(tile_tactic("select", t) for t in tiles[: max(1, effort.tactics)])
 
 
+def suppress_tactics(effort: Effort) -> tuple[Tactic, ...]:
+    """Boxes a step of a suppression."""
+    tiles = (Tile(1024, 1, 1, 8, 1), Tile(512, 1, 1, 4, 1), Tile(2048, 1, 1, 16, 1))
+    return tuple(tile_tactic("suppress", t) for t in tiles[: max(1, effort.tactics)])
+
+
 Blocks = tuple[int, int, int]  # rows, columns, warps
 
 

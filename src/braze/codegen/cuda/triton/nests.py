@@ -51,7 +51,7 @@ class TritonSource:
     grid: Dim
     warps: int
     stages: int = 1
-    scratch_bytes: int = 0
+    scratch_bytes: Dim = 0
     counters: int = 0
     waits: bool = False
     maps: tuple[TensorMap, ...] = ()

@@ -149,10 +149,22 @@ class AnchorWriter:
             room *= grid
             counters, scratch = grid, sums.name
         pointers = self.pointers(scratch, counters)
+        return self.launch(entry, pointers, grid * tile.split, tile, room, counters)
+
+    def launch(
+        self,
+        entry: str,
+        pointers: tuple[tuple[str, str], ...],
+        grid: Dim,
+        tile: Tile,
+        scratch_bytes: Dim,
+        counters: int = 0,
+    ) -> TritonSource:
+        """The launch of what was written as `grid` programs."""
         arguments = [n for n, _ in pointers] + [f"n{i}" for i in range(len(self.params))]
         text = f"@triton.jit\ndef {entry}({', '.join(arguments)}):\n{self.src.text()}\n"
-        pieces = pointers, tuple(self.params), grid * tile.split, tile.warps, tile.stages
-        return TritonSource(entry, text, *pieces, room, counters, waits=True)
+        pieces = pointers, tuple(self.params), grid, tile.warps, tile.stages
+        return TritonSource(entry, text, *pieces, scratch_bytes, counters, waits=True)
 
 
 def dot(element: DType, sum_type: DType, a: str, b: str, acc: str, precision: str) -> str:
