@@ -243,3 +243,15 @@ def test_opt_shapes_for_which_the_other_branch_runs() -> None:
     shapes = {"x": ((1, 1), (2, 4), (2, 8))}
     with pytest.raises(ProfileError, match="taken for its rank"):
         braze.build(model(SQUEEZE, checked=False), shapes=shapes)
+
+
+def test_slices_of_sizes_of_the_run_are_refused() -> None:
+    """A Scan that stacks them made an engine which used a size before anything made it known."""
+    m = model("""
+m (float[4] x, int64[1] n) => (float[4, k] y) {
+  y = Scan (x) <num_scan_inputs = 1,
+    body = b (float v) => (float[j] w) { w = Expand(v, n) }
+  >
+}""", checked=False)  # fmt: skip
+    with pytest.raises(BrazeError, match="sizes that may differ from one iteration to the next"):
+        braze.build(m)

@@ -75,6 +75,10 @@ class Run(_Run):
         """Run one node on `self.values`."""
         self._step(node)
 
+    def give_sizes(self) -> None:
+        """Read the sizes that values so far give."""
+        self._give_sizes()
+
 
 class Perturbed(Run):
     """One evaluation in which every use of a rounded value is disturbed by its roundoff.
@@ -245,7 +249,7 @@ EXACT_KINDS = frozenset({"neg", "abs", "sign", "floor", "ceil", "round", "not", 
 
 
 def _kind(node: Node) -> str:
-    """"moves" (no arithmetic at all), "exact" (picks or compares) or "rounds"."""
+    """ "moves" (no arithmetic at all), "exact" (picks or compares) or "rounds"."""
     types = [None if v is None else v.type for v in node.inputs]
     low = node.op.lower(types, [v.type for v in node.outputs])
     if isinstance(low, View):

@@ -12,6 +12,7 @@ from typing import Final
 
 from tests.fuzz import make_anchors as a
 from tests.fuzz import make_contributed as c
+from tests.fuzz import make_counted as k
 from tests.fuzz import make_fused as f
 from tests.fuzz import make_heads as h
 from tests.fuzz import make_nests as n
@@ -236,6 +237,13 @@ LATER: Final[Mapping[str, Family]] = {
         "last": z.last_position, "positions": z.positions, "overwritten": z.overwritten,
         "all but last": z.all_but_last,
     }, (1, 2, 2, 3, 4), takes="fi", gives="fi"),
+    "counted": Family("view", {
+        "compress": k.compress, "non-zero": k.non_zero, "non-zero elements": k.non_zero_elements,
+        "unique values": k.unique, "boxes": k.boxes, "top": k.top, "range of run": k.ranged,
+        "slice of run": k.sliced, "pad of run": k.padded, "tiles of run": k.tiled,
+        "expand of run": k.expanded, "fill of run": k.filled, "one-hot of run": k.one_hot,
+        "resize of run": k.resized,
+    }),
     "random": Family("pointwise", {
         "RandomUniform": p.random_uniform, "RandomUniformLike": p.random_uniform_like,
     }, takes="f", gives="f"),

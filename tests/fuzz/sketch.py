@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from braze.core.dims import Dim, DimExpr, evaluate, sym
+from braze.core.dims import Dim, DimExpr, evaluate, sym, symbols
 from braze.core.dtypes import BF16, DType, from_name
 from braze.core.errors import BrazeError
 from braze.ir.builder import GraphBuilder
-from braze.ir.graph import TensorType, Value
+from braze.ir.graph import SizeGuard, TensorType, Value
 from braze.ops.base import OnnxNode
 from braze.ops.catalog import IMPORTERS
 from tests.fuzz.bounds import Run
@@ -92,6 +92,7 @@ class Sketch:
         self, dtype: str, shape: Sequence[int | str], fill: Fill | None = None, made: bool = True
     ) -> Ref:
         """A graph input; sizes given as strings are symbols of `self.sizes`."""
+        self.need(all(d in self.sizes for d in shape if isinstance(d, str)))
         t = Tensor(dtype, tuple(shape), fill or default_fill(dtype), self._next())
         name = f"x{self._count}"
         self.inputs[name] = t
@@ -115,6 +116,11 @@ class Sketch:
     def ints(self, *values: int) -> Ref:
         """An int64 vector."""
         return self.constant("int64", (len(values),), values=np.array(values, np.int64))
+
+    @staticmethod
+    def one() -> Tensor:
+        """A number as an attribute."""
+        return Tensor("float32", (1,), values=(1.0,))
 
     def scalar(self, dtype: str, value: float) -> Ref:
         """A constant of rank 0."""
@@ -151,7 +157,7 @@ class Sketch:
         mark = self._mark()
         try:
             found = IMPORTERS[domain, name](node, self.builder)
-            if len(self.builder.guards) > mark[1]:
+            if any(map(self._may_fail, list(self.builder.guards)[mark[1] :])):
                 raise Unfit("it assumes sizes equal")
             refs = [Ref(n, v, self._sample(v)) for n, v in zip(results, found, strict=False)]
             for ref in refs:
@@ -181,10 +187,21 @@ class Sketch:
             if v not in self._samples:
                 self._samples[v] = run.enter(graph.weights.get(key), v.dtype)
         with np.errstate(all="ignore"):
-            for n in graph.nodes:
+            run.give_sizes()
+            for n in run.nodes:
                 if n.outputs[0] not in self._samples:
                     run.step(n)
+                    run.give_sizes()
+        self.env.update(run.env)
         return self._samples[value]
+
+    def _may_fail(self, guard: SizeGuard) -> bool:
+        """Whether sizes that must be equal are not: only what data says of itself is (that it has
+        no NaN, say)."""
+        fixed = static(guard.lhs) or static(guard.rhs)
+        return not fixed or not self.sizes.keys().isdisjoint(
+            symbols(guard.lhs) | symbols(guard.rhs)
+        )
 
     def _check_form(self, step: Step) -> None:
         """Raise Unfit where the op has no such inputs or attributes in this opset."""
@@ -214,22 +231,26 @@ class Sketch:
 
     # ------------------------------------------------------------------ undoing
 
-    def _mark(self) -> tuple[int, int]:
-        return len(self.builder.nodes), len(self.builder.guards)
+    def _mark(self) -> tuple[int, int, int]:
+        builder = self.builder
+        return len(builder.nodes), len(builder.guards), len(builder.run_sizes)
 
-    def _back(self, mark: tuple[int, int]) -> None:
+    def _back(self, mark: tuple[int, int, int]) -> None:
         del self.builder.nodes[mark[0] :]
         for guard in list(self.builder.guards)[mark[1] :]:
             del self.builder.guards[guard]
+        for key in list(self.builder.run_sizes)[mark[2] :]:
+            del self.builder.run_sizes[key]
 
     def snapshot(self) -> tuple[Any, ...]:
         """What `restore` takes."""
         counts = len(self.steps), len(self.made), len(self.inputs)
-        return (*self._mark(), *counts, self.last_weight)
+        nodes, guards, sizes = self._mark()
+        return (nodes, guards, *counts, self.last_weight, sizes)
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Forget everything since `state`, but not the draws of chance."""
-        self._back(state[:2])
+        self._back((*state[:2], state[6]))
         del self.steps[state[2] :]
         del self.made[state[3] :]
         for name in list(self.inputs)[state[4] :]:

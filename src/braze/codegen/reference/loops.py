@@ -133,6 +133,8 @@ def _neutral(kind: str, dtype: np.dtype[Any]) -> Any:
 def _reduce(flat: Array, kind: str, float64: bool) -> Array:
     """Reduce the last axis."""
     if kind.startswith("arg"):
+        if flat.shape[-1] == 0:
+            return np.zeros(flat.shape[:-1], np.int64)
         pick = np.argmax if kind.startswith("argmax") else np.argmin
         if kind.endswith("_last"):
             return np.asarray(flat.shape[-1] - 1 - pick(flat[..., ::-1], axis=-1), np.int64)

@@ -12,13 +12,20 @@ from braze.core.dims import Dim, dmax
 from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
 from braze.frontend.onnx.appending import stacking, unstacked
-from braze.frontend.onnx.bodies import Body, Site, close_bodies, flag_of, import_body, known_flag
+from braze.frontend.onnx.bodies import (
+    Body,
+    Site,
+    close_bodies,
+    flag_of,
+    import_body,
+    known_flag,
+    uneven_slices,
+)
 from braze.frontend.onnx.records import GraphRecord
 from braze.frontend.onnx.scope import Bound, Listed
 from braze.frontend.onnx.unroll import unrolled
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
-from braze.ir.run_sizes import shape_symbols
 from braze.ops.base import ContentNeededError
 from braze.ops.flow.loop import COUNTER, Loop
 from braze.ops.move.shape import SizeTensor, reshape
@@ -184,13 +191,9 @@ def _as_node(
                 "iteration; keep its element type and rank"
             )
     scanned = [i for i, name in enumerate(node.outputs[count:], count) if name and i < len(made)]
-    own = {s.symbol for s in body.builder.run_sizes.values()}
     for i in scanned:
-        if own & shape_symbols(made[i]):
-            why = (
-                f"{node.where}: the slices of {node.outputs[i]!r} are {made[i].type}, of sizes "
-                "that may differ from one iteration to the next; keep them equal"
-            )
+        why = uneven_slices(body, node.outputs[i], made[i])
+        if why is not None:
             given = enumerate((trip, condition))
             array = loop.site.builder.array
             unknown = [at for at, v in given if v is not None and array(v) is None]

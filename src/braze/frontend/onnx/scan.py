@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
-from braze.frontend.onnx.bodies import Body, Site, close_bodies, import_body
+from braze.frontend.onnx.bodies import Body, Site, close_bodies, import_body, uneven_slices
 from braze.frontend.onnx.scope import Bound
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
@@ -78,6 +78,10 @@ def import_scan(site: Site) -> Sequence[Bound] | None:
                 f"{node.where}: {name!r} is {value.type} at first and {new.type} after an "
                 "iteration; keep its type"
             )
+    for name, new in zip(node.outputs[states:], made[states:], strict=False):
+        why = uneven_slices(body, name, new)
+        if why is not None:
+            raise UnsupportedOpError(why)
     (closed,), captured = close_bodies([body], [made], 1 + states)
     trip = site.builder.add1(SizeTensor((length,), (), I64))
     op = Loop((closed,), trip=True, condition=False, carried=states, length=length)

@@ -39,6 +39,7 @@ from braze.ops.writing.arguments import (
     type_of,
 )
 from braze.ops.writing.axes import permuted
+from braze.ops.writing.grown import check_grown
 from braze.ops.writing.run_axes import picked, spread
 from braze.ops.writing.run_contents import is_run_size, settled
 
@@ -120,8 +121,8 @@ class Pad(Op):
         shape = tuple(b + d + e for b, d, e in zip(self.begins, x.shape, self.ends, strict=True))
         for d, size in zip(x.shape, shape, strict=True):
             at_least(size, 0, ctx, "Pad result")
-            if d == 0 != size and self.mode != "constant":
-                raise ShapeError(f"Pad: size {d} cannot become {size} in mode {self.mode}")
+            if self.mode != "constant":
+                check_grown(d, size, ctx, f"Pad in mode {self.mode}")
         return (TensorType(x.dtype, shape),)
 
     def _source(self, i: int, n: int, size: int) -> Array:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from braze.core.dims import Dim, is_static, static
+from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import Importer, OnnxNode
@@ -14,6 +15,7 @@ from braze.ops.reduce.reduce import ArgReduce, Reduce
 from braze.ops.writing.arguments import run_sizes
 from braze.ops.writing.broadcast import normalize_axes, normalize_axis
 from braze.ops.writing.run_axes import picked, split_shape, without
+from braze.ops.writing.run_contents import is_zero
 
 # opset in which `axes` became an input
 AXES_INPUT_OPSET: Final = {"ReduceSum": 13}
@@ -68,8 +70,13 @@ def arg_importer(kind: str) -> Importer:
     """Importer of ArgMax and ArgMin (select_last_index from opset 12 on)."""
 
     def import_arg(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-        x = n.need(0)
-        axis = normalize_axis(n.attr("axis", 0), x.type.rank, f"node {n.name!r} ({n.op_type})")
+        x, where = n.need(0), f"node {n.name!r} ({n.op_type})"
+        axis = normalize_axis(n.attr("axis", 0), x.type.rank, where)
+        size = x.shape[axis]
+        if size == 0:
+            raise ShapeError(f"{where}: axis {axis} is empty and has no extreme; feed a larger one")
+        if g.range_of(size)[0] == 0:
+            g.guard(is_zero(size), 0, f"{where}: the number of empty axes and 0 must be equal")
         last = bool(n.attr("select_last_index", 0))
         return (g.add1(ArgReduce(kind, axis, bool(n.attr("keepdims", 1)), last), x),)
 

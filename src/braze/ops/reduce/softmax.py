@@ -95,7 +95,7 @@ class Hardmax(Op):
         x = inputs[0]
         assert x is not None
         out = np.zeros_like(x)
-        if x.size:
+        if x.size and x.shape[self.axis]:
             top = np.argmax(x, axis=self.axis, keepdims=True)
             np.put_along_axis(out, top, 1, axis=self.axis)
         return (out,)

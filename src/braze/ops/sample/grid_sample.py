@@ -64,6 +64,9 @@ class GridSample(Op):
             for i, n in enumerate(sizes)
         ]
         taps = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[self.mode]
+        if 0 in sizes and self.padding == "zeros":  # every place is beside the image
+            none = np.zeros((batch, x.shape[1], *grid.shape[1:-1]), x.dtype)
+            return (narrow(none, array_of(inputs, 0)),)
         bases = [np.rint(p) if self.mode == "nearest" else np.floor(p) for p in lines]
         out = np.zeros((batch, *grid.shape[1:-1], x.shape[1]), x.dtype)
         moved = np.moveaxis(x, 1, -1)

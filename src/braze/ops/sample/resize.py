@@ -22,6 +22,7 @@ from braze.ops.move.slice_pad import single_store
 from braze.ops.sample.resize_axis import AxisMap, number, value
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.axes import permuted
+from braze.ops.writing.grown import check_grown
 from braze.ops.writing.precision import compute_type, narrow, widen
 
 MODES = ("nearest", "linear", "cubic")
@@ -53,8 +54,9 @@ class Resize(Op):
             raise ShapeError(f"Resize: {len(self.sizes)} sizes for a tensor of rank {x.rank}")
         if self.mode == "cubic" and not x.dtype.is_float:
             raise DTypeError(f"Resize: cubic on {x.dtype}; insert a Cast to float32")
-        if any(a == 0 != b for a, b in zip(x.shape, self.sizes, strict=True)):
-            raise ShapeError("Resize: an axis without elements cannot grow")
+        for d, size, scale in zip(x.shape, self.sizes, self.scales, strict=True):
+            if scale is None or d == 0:
+                check_grown(d, size, ctx, "Resize")
         return (TensorType(x.dtype, self.sizes),)
 
     def maps(self, shape: Sequence[Dim]) -> tuple[AxisMap, ...]:
