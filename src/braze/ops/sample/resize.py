@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from braze.core import dims
 from braze.core.dims import Dim
 from braze.core.dtypes import F32, F64, I64
 from braze.core.errors import DTypeError, ShapeError
-from braze.expr.index import all_of, axes, clamp, iadd, imin, within
+from braze.expr.index import all_of, axes, clamp, iadd, imin, to_expr, within
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
 from braze.expr.scalar import Expr, axis, binary, cast, const, load, red, select, unary
 from braze.ir.graph import TensorType
@@ -28,8 +28,11 @@ from braze.ops.writing.precision import compute_type, narrow, widen
 MODES = ("nearest", "linear", "cubic")
 
 
+Read = Callable[[int, int], float | Expr]  # a row and a column of what the run gives
+
+
 @dataclass(frozen=True)
-class Resize(Op):
+class Resampling(Op):
     """Resample to the shape `sizes` (every axis).
 
     scales: the model's scale per axis, None where it follows from the sizes. roi: (start.., end..)
@@ -59,7 +62,7 @@ class Resize(Op):
                 check_grown(d, size, ctx, "Resize")
         return (TensorType(x.dtype, self.sizes),)
 
-    def maps(self, shape: Sequence[Dim]) -> tuple[AxisMap, ...]:
+    def maps(self, shape: Sequence[Dim], read: Read | None = None) -> tuple[AxisMap, ...]:
         """The coordinate map of every axis of an input of `shape`."""
         rank = len(shape)
         crop = self.roi or (0.0,) * rank + (1.0,) * rank
@@ -70,7 +73,7 @@ class Resize(Op):
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         x = array_of(inputs, 0)
-        maps = self.maps(x.shape)
+        maps = self.maps(x.shape, lambda row, k: float(array_of(inputs, 1)[row, k]))
         y = x if self.mode == "nearest" else widen(x) if x.dtype.kind == "f" else x.astype("f4")
         for i, m in enumerate(maps):
             if m.is_identity:
@@ -131,7 +134,7 @@ class Resize(Op):
         """How much the filter of an axis is widened: min(scale, 1) with antialiasing."""
         if not self.antialias:
             return 1.0
-        if m.scale is not None:
+        if isinstance(m.scale, float | int):
             return min(m.scale, 1.0)
         if not isinstance(m.n, int) or not isinstance(m.size, int):
             raise ShapeError("Resize: antialias needs fixed sizes; give scales or fix the shape")
@@ -143,15 +146,9 @@ class Resize(Op):
         first = math.floor(-reach / stretch) + 1
         return first, 2 * (1 - first)
 
-    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
-        rank = len(perm)
-        roi = self.roi and permuted(self.roi[:rank], perm) + permuted(self.roi[rank:], perm)
-        sizes, scales = permuted(self.sizes, perm), permuted(self.scales, perm)
-        return replace(self, sizes=sizes, scales=scales, roi=roi), perm
-
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
         x, y = type_of(inputs, 0), outputs[0]
-        maps = self.maps(x.shape)
+        maps = self.maps(x.shape, lambda row, k: load(1, (to_expr(row), to_expr(k)), F64))
         inside = self._inside(maps)
         fill = const(self.extrapolation, x.dtype)
         if self.mode == "nearest":
@@ -159,14 +156,18 @@ class Resize(Op):
                 axis(i) if m.is_identity else m.nearest(axis(i), self.nearest)
                 for i, m in enumerate(maps)
             )
-            return View(index, inside, fill if inside is not None else None)
+            if len(inputs) == 1:
+                return View(index, inside, fill if inside is not None else None)
+            element = load(0, index, x.dtype)
+            element = element if inside is None else select(inside, element, fill)
+            return Nest(single_store(inputs, y, element))
         plain = all(m.is_identity or self._stretch(m) == 1.0 for m in maps)
         if self.mode == "linear" and plain:
             element = cast(self._linear(x, maps), x.dtype)
             if inside is not None:
                 element = select(inside, element, fill)
             return Nest(single_store(inputs, y, element))
-        return Nest(self._filtered(x, y, maps, inside))
+        return Nest(self._filtered(inputs, y, maps, inside))
 
     def _inside(self, maps: Sequence[AxisMap]) -> Expr | None:
         """The condition under which tf_crop_and_resize samples the input."""
@@ -226,9 +227,10 @@ class Resize(Op):
         return select(binary("le", d, number(1)), near, outer)
 
     def _filtered(
-        self, x: TensorType, y: TensorType, maps: Sequence[AxisMap], inside: Expr | None
+        self, inputs: Types, y: TensorType, maps: Sequence[AxisMap], inside: Expr | None
     ) -> LoopKernel:
         """A weighted sum over the taps of every resized axis."""
+        x = type_of(inputs, 0)
         wide = compute_type(x.dtype) if x.dtype.is_float else F32
         inner: list[Dim] = []
         at: list[Expr] = []
@@ -262,4 +264,41 @@ class Resize(Op):
             result = select(inside, result, const(self.extrapolation, x.dtype))
         store = Store(0, axes(y.rank), result)
         nest = LoopNest(y.shape, tuple(inner), tuple(reduces), (store,))
-        return LoopKernel(tensor_specs((x,)), (TensorSpec(y.dtype, y.shape),), (nest,))
+        return LoopKernel(tensor_specs(inputs), (TensorSpec(y.dtype, y.shape),), (nest,))
+
+
+@dataclass(frozen=True)
+class Resize(Resampling):
+    """Resampling of which the build knows scales and roi."""
+
+    def permuted(self, perm: Perm, x: TensorType, outputs: int) -> Permuted:
+        rank = len(perm)
+        roi = self.roi and permuted(self.roi[:rank], perm) + permuted(self.roi[rank:], perm)
+        sizes, scales = permuted(self.sizes, perm), permuted(self.scales, perm)
+        return replace(self, sizes=sizes, scales=scales, roi=roi), perm
+
+
+@dataclass(frozen=True)
+class RunResize(Resampling):
+    """Resampling by what the run gives: input 1 is float64 [3, axes], of scales, starts and ends.
+
+    fed: the axes whose scale is read there; crops: whether starts and ends are.
+    """
+
+    fed: tuple[bool, ...] = ()
+    crops: bool = False
+
+    def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
+        if type_of(inputs, 1) != TensorType(F64, (3, len(self.fed))):
+            raise ShapeError(f"{self.name}: scales, starts and ends are {type_of(inputs, 1)}")
+        return super().infer(inputs, ctx)
+
+    def maps(self, shape: Sequence[Dim], read: Read | None = None) -> tuple[AxisMap, ...]:
+        assert read is not None
+        found = []
+        for k, m in enumerate(super().maps(shape)):
+            scaled = replace(m, scale=read(0, k)) if self.fed[k] else m
+            found.append(
+                replace(scaled, start=read(1, k), end=read(2, k)) if self.crops else scaled
+            )
+        return tuple(found)

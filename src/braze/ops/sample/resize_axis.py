@@ -41,23 +41,30 @@ def value(x: Expr | Dim) -> Expr:
     return number(float(x)) if isinstance(x, int) else cast(to_expr(x), F64)
 
 
+def _real(x: float | Expr) -> Expr:
+    return x if isinstance(x, Expr) else number(x)
+
+
 @dataclass(frozen=True)
 class AxisMap:
     """Where the positions of one resized axis lie on the input axis.
 
-    n: input size; size: output size; scale: as given by the model, None for size / n.
+    n: input size; size: output size; scale: as given by the model, None for size / n. scale, start
+    and end are expressions where the run gives them.
     """
 
     n: Dim
     size: Dim
-    scale: float | None
+    scale: float | Expr | None
     rule: str
-    start: float = 0.0
-    end: float = 1.0
+    start: float | Expr = 0.0
+    end: float | Expr = 1.0
 
     @property
     def factor(self) -> int | None:
         """The scale when it is a whole number, else None."""
+        if isinstance(self.scale, Expr):
+            return None
         if self.scale is not None:
             return int(self.scale) if self.scale == int(self.scale) else None
         quotient = exact_div(self.size, self.n)
@@ -74,39 +81,31 @@ class AxisMap:
 
     def coordinate(self, x: Expr) -> Expr:
         """The float64 input coordinate of output position x (int64)."""
-        s, n, size = self.scale, self.n, self.size
+        n, size = self.n, self.size
+        s = None if self.scale is None else _real(self.scale)
         if self.rule == "tf_crop_and_resize":
-            top = value(isub(n, 1))
-            middle = binary("mul", number(0.5 * (self.start + self.end)), top)
-            if size == 1:
-                return middle
-            step = binary("mul", value(x), binary("mul", number(self.end - self.start), top))
-            step = binary("div", step, value(isub(size, 1)))
-            place = binary("add", binary("mul", number(self.start), top), step)
-            if isinstance(size, int):
-                return place
-            return select(binary("eq", to_expr(size), to_expr(1)), middle, place)
+            return self._cropped(x)
         if self.rule == "align_corners":
             if s is None:
                 return _ratio(imul(x, n - 1), size - 1)
-            width = binary("sub", binary("mul", value(n), number(s)), number(1))
+            width = binary("sub", binary("mul", value(n), s), number(1))
             moved = binary("div", binary("mul", value(x), value(n - 1)), width)
             return select(binary("eq", width, number(0)), number(0), moved)
         if self.rule == "asymmetric":
-            return _ratio(imul(x, n), size) if s is None else binary("div", value(x), number(s))
+            return _ratio(imul(x, n), size) if s is None else binary("div", value(x), s)
         if self.rule == "tf_half_pixel_for_nn":
             if s is None:
                 return _ratio(imul(iadd(imul(x, 2), 1), n), size * 2)
-            return binary("div", binary("add", value(x), number(0.5)), number(s))
+            return binary("div", binary("add", value(x), number(0.5)), s)
         if self.rule == "pytorch_half_pixel" and size == 1:
             return number(0)
         if s is None:
             centre = _ratio(isub(imul(iadd(imul(x, 2), 1), n), size), size * 2)
         else:
-            centre = binary("div", binary("add", value(x), number(0.5)), number(s))
+            centre = binary("div", binary("add", value(x), number(0.5)), s)
             centre = binary("sub", centre, number(0.5))
             if self.rule == "half_pixel_symmetric":
-                lost = binary("div", value(size), binary("mul", value(n), number(s)))
+                lost = binary("div", value(size), binary("mul", value(n), s))
                 lost = binary("sub", number(1), lost)
                 offset = binary("mul", binary("div", value(n), number(2)), lost)
                 centre = binary("add", offset, centre)
@@ -115,15 +114,30 @@ class AxisMap:
             centre = select(one, number(0), centre)
         return centre
 
+    def _cropped(self, x: Expr) -> Expr:
+        """The coordinate by the rule tf_crop_and_resize."""
+        n, size, start, end = self.n, self.size, _real(self.start), _real(self.end)
+        top = value(isub(n, 1))
+        middle = binary("mul", binary("mul", number(0.5), binary("add", start, end)), top)
+        if size == 1:
+            return middle
+        step = binary("mul", value(x), binary("mul", binary("sub", end, start), top))
+        step = binary("div", step, value(isub(size, 1)))
+        place = binary("add", binary("mul", start, top), step)
+        if isinstance(size, int):
+            return place
+        return select(binary("eq", to_expr(size), to_expr(1)), middle, place)
+
     def positions(self) -> Array:
         """`coordinate` of every output position, as float64 (sizes are integers here)."""
         n, size = dims.number(self.n), dims.number(self.size)
         x = np.arange(size, dtype=np.float64)
-        s = self.scale
+        s, start, end = self.scale, self.start, self.end
+        assert not isinstance(s, Expr) and not isinstance(start, Expr) and not isinstance(end, Expr)
         if self.rule == "tf_crop_and_resize":
             if size == 1:
-                return np.array([0.5 * (self.start + self.end) * (n - 1)])
-            return self.start * (n - 1) + x * ((self.end - self.start) * (n - 1)) / (size - 1)
+                return np.array([0.5 * (start + end) * (n - 1)])
+            return np.asarray(start * (n - 1) + x * ((end - start) * (n - 1)) / (size - 1))
         if self.rule == "align_corners":
             width = size - 1 if s is None else n * s - 1
             return x * (n - 1) / width if width else np.zeros(size)
@@ -156,8 +170,7 @@ class AxisMap:
             return imul(x, shrink) if shrink is not None else idiv(imul(x, self.n), self.size)
         c = self.coordinate(x)
         if mode == "simple":
-            shrinks = self.scale is not None and self.scale < 1
-            c = unary("ceil" if shrinks else "floor", c)
+            c = self._shrunk(c)
         elif mode == "round_prefer_floor":
             c = unary("ceil", binary("sub", c, number(0.5)))
         elif mode == "round_prefer_ceil":
@@ -166,10 +179,17 @@ class AxisMap:
             c = unary(mode, c)
         return clamp(cast(c, I64), self.n)
 
+    def _shrunk(self, c: Expr) -> Expr:
+        """A coordinate by the rule "simple"."""
+        if not isinstance(self.scale, Expr):
+            return unary("ceil" if self.scale is not None and self.scale < 1 else "floor", c)
+        return select(binary("lt", self.scale, number(1)), unary("ceil", c), unary("floor", c))
+
     def nearest_positions(self, mode: str) -> Array:
         """`nearest` of every output position."""
         c = self.positions()
         if mode == "simple":
+            assert not isinstance(self.scale, Expr)
             mode = "ceil" if self.scale is not None and self.scale < 1 else "floor"
         rounded = {
             "round_prefer_floor": np.ceil(c - 0.5),
