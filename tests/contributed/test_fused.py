@@ -64,6 +64,20 @@ def test_channels_last_conv(op: str, dtype: str) -> None:
             pads=[1, 0, 1, 2], **fused)  # fmt: skip
 
 
+@pytest.mark.parametrize("channels", [4, 3])
+@pytest.mark.parametrize("attributes", [{}, {"kernel_shape": [3, 3]}, {"group": 1}])
+def test_weights_of_the_optimizer_have_channels_last(
+    channels: int, attributes: dict[str, Any]
+) -> None:
+    """[M, kernel, C], against the text of the op; of 3 channels and a kernel of 3 both fit."""
+    x, w = numbers(2, 7, 6, channels), numbers(5, channels, 3, 3, seed=1) / 3
+    given = [np.moveaxis(x, -1, 1), w]
+    plain = node_model("Conv", given, domain="", pads=[1] * 4)
+    want = np.moveaxis(run_peer(plain, feeds_of(given))[0], 1, -1)
+    compare("NhwcConv", [x, np.moveaxis(w, 1, -1)], constant=[1], want=[want], tolerance=2,
+            pads=[1] * 4, **attributes)  # fmt: skip
+
+
 @pytest.mark.parametrize("attributes", GEMM_ACTIVATIONS)
 def test_fused_gemm_activations(attributes: dict[str, Any]) -> None:
     compare("FusedGemm", [numbers(5, 7), numbers(7, 4, seed=1), numbers(4, seed=2)], **attributes)
@@ -133,7 +147,7 @@ def test_grid_sample(mode: str, padding: str, align: int) -> None:
         ("FusedMatMul", [numbers(3, 4), numbers(5, 4)], {}, "sizes 4 and 5"),
         ("BiasSplitGelu", [numbers(2, 3, 5), numbers(5)], {}, "must be fixed and even"),
         ("BiasAdd", [numbers(2, 3, 5), numbers(4), numbers(2, 3, 5)], {}, "sizes 5 and 4"),
-        ("NhwcConv", [numbers(1, 4, 4, 3), numbers(2, 2, 3, 3)], {}, "needs 2 input channels"),
+        ("NhwcConv", [numbers(1, 4, 4, 3), numbers(2, 2, 3, 5)], {}, "needs 2 input channels"),
         ("FusedGemm", [numbers(3, 4), numbers(4, 5)], {"activation": "Erf"}, "'Erf' is not one"),
     ],
 )

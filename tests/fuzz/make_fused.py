@@ -68,7 +68,7 @@ def nhwc_conv(op: str) -> Maker:
         s.need(x.rank == 4)
         c, n = _width(s, x, -1), s.r.choice([1, 3, 8, 16])
         given = s.r.choice(CONV_ACTIVATIONS) if op == "NhwcFusedConv" else {}
-        w = weight(s, x, (n, c, 3, 3), 9 * c)
+        w = weight(s, x, (n, 3, 3, c) if op == "NhwcConv" else (n, c, 3, 3), 9 * c)
         return s.add1(DOMAIN + op, x, w, pads=[1] * 4, **given)
 
     return make

@@ -68,8 +68,22 @@ def import_nhwc_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         x = n.input(i)
         if x is not None and len(x.shape) == rank > 2:
             inputs[i] = transpose(g, x, first)
+    if n.op_type == "NhwcConv" and _ends_with_channels(n, g):
+        inputs[1] = transpose(g, n.need(1), first)
     (y,) = import_fused_conv(replace(n, inputs=tuple(inputs)), g)
     return (transpose(g, y, (0, *range(2, rank), 1)),)
+
+
+def _ends_with_channels(n: OnnxNode, g: GraphBuilder) -> bool:
+    """Whether the weights of NhwcConv are [M, kernel, C / group], as optimizers write them.
+
+    The text of the op says [M, C / group, kernel]; where both fit it is the former.
+    """
+    x, w = n.need(0).shape, n.need(1).shape
+    kernel = n.attr("kernel_shape")
+    if len(w) != len(x) or w[-1] * int(n.attr("group", 1)) != x[-1]:
+        return False
+    return kernel is None or tuple(kernel) == w[1:-1]
 
 
 def import_fused_gemm(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
