@@ -167,11 +167,11 @@ def measure(network: Network, engines: Sequence[str], options: argparse.Namespac
         feed = make_feed(path, {})
         runs, outputs = {}, {}
         for name in engines:
-            before = _threads()
+            before = threads_now()
             runs[name] = ENGINES[name](path, feed, options.threads)
             outputs[name] = runs[name]()
             if name != "openvino":  # it has done so itself
-                _spread(_threads() - before)
+                spread(threads_now() - before)
     error = max(
         compare_arrays("", got, want).error
         for name in engines
@@ -194,12 +194,12 @@ def measure(network: Network, engines: Sequence[str], options: argparse.Namespac
     )
 
 
-def _threads() -> set[int]:
+def threads_now() -> set[int]:
     """Those of this process."""
     return {int(name) for name in os.listdir("/proc/self/task")}
 
 
-def _spread(threads: set[int]) -> None:
+def spread(threads: set[int]) -> None:
     """Give each of an engine's threads a processor, none the caller's.
 
     On a machine with other work the scheduler leaves them all on one for whole bursts.

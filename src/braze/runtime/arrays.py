@@ -123,6 +123,6 @@ def empty_output(
         raise ExecutionError(
             f"no memory for output {name!r} of {size} bytes; free some memory or run smaller shapes"
         ) from e
-    start = address_of(raw)
+    start = addressof(c_char.from_buffer(raw))  # type: ignore[arg-type]
     offset = -start % OUTPUT_ALIGN
     return np.ndarray(shape, storage, raw, offset), start + offset

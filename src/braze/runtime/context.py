@@ -124,7 +124,8 @@ class ExecutionContext:
         `__cuda_array_interface__`) it is used in place, and outputs are `DeviceArray`s there.
         workers: threads of this run, at most what the engine was built for; 0 for its own number.
         """
-        wanted = names_of("debug", debug)
+        plain = type(debug) is tuple and not debug
+        wanted = frozenset() if plain else names_of("debug", debug)
         if not wanted and type(workers) is int and not workers:
             return self._run(inputs, None)
         hooks = Hooks(workers)

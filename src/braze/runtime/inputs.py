@@ -29,7 +29,7 @@ def input_arrays(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> list[A
 
 def ordered(rows: Sequence[TensorRow], inputs: Mapping[str, Any]) -> list[Any]:
     """What was passed for each input; raises BindingError for names that are missing or unknown."""
-    if not isinstance(inputs, Mapping):
+    if type(inputs) is not dict and not isinstance(inputs, Mapping):
         raise BindingError(
             f"inputs must be a dict of arrays by input name, not {type(inputs).__name__}; "
             f"the engine takes the inputs {[row.name for row in rows]}"

@@ -46,8 +46,13 @@ class Ahead:
     def fetch(self, fn: KernelFunction, share: ir.Value, index: ir.Value) -> None:
         """Step `index` of a share; no harm where the memory is not ours or is not there."""
         where = fn.builder.gep(share, [fn.builder.mul(index, i64(self.step))], source_etype=_BYTE)
-        read, second_level, data = (ir.Constant(I32, value) for value in (0, 2, 1))
-        fn.intrinsic("llvm.prefetch.p0", ir.VoidType(), [where, read, second_level, data])
+        fetch_line(fn, where, level=2)
+
+
+def fetch_line(fn: KernelFunction, where: ir.Value, level: int = 1) -> None:
+    """Ask for a line in the cache of a level; no harm where no memory is."""
+    read, locality, data = (ir.Constant(I32, value) for value in (0, 4 - level, 1))
+    fn.intrinsic("llvm.prefetch.p0", ir.VoidType(), [where, read, locality, data])
 
 
 def ahead(

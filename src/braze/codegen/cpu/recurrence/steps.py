@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm.emit import Emitter, Env, register_type
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
+from braze.codegen.cpu.product.ahead import fetch_line
 from braze.codegen.cpu.product.register_tile import Tile, TileShape, accumulate, zero_tile
 from braze.codegen.cpu.recurrence.form import Form
 from braze.codegen.cpu.recurrence.units import Units
 from braze.ops.lowering import Operand
 from braze.ops.recurrent.cells import Stage, stages
+
+_BYTE = ir.IntType(8)
+_LINE = 64
+_AHEAD = 4096  # bytes: some ten lines are on their way from the third-level cache
+Fetch = Callable[[ir.Value], None]
 
 
 class States:
@@ -158,11 +164,28 @@ class Steps:
         wide = len(stage.gates) * form.vectors
         shape = TileShape(count, wide, form.lanes, self.spec.acc, self.spec.acc)
         rows = [self.states.row(stage.source, d, b.add(first, i64(r)), step) for r in range(count)]
-        tile = _blocked(fn, shape, rows, panel, self.spec.hidden, self.spec.block)
+        tile = _blocked(fn, shape, rows, panel, self.spec.hidden, self.spec.block, self._ahead)
         start = fn.at(self.sums, b.mul(place, i64(wide * form.lanes)), self.element)
         for r, line in enumerate(tile):
             for v, value in enumerate(line):
                 fn.store(value, fn.at(start, (r * wide + v) * form.lanes, self.element))
+
+    def _ahead(self, shape: TileShape, panel: ir.Value) -> Fetch | None:
+        """What a step of one row fetches besides, where no second-level cache holds the weights:
+        what lies `_AHEAD` bytes behind its own part of the panel."""
+        fn, form = self.fn, self.form
+        held = form.stage_start(len(form.stages)) * self.spec.acc.itemsize
+        if shape.rows > 1 or held <= fn.target.l2_bytes * fn.target.threads:
+            return None
+        line = shape.columns * self.spec.acc.itemsize
+
+        def fetch(k: ir.Value) -> None:
+            start = fn.builder.mul(k, i64(line))
+            for at in range(_AHEAD, _AHEAD + line, _LINE):
+                place = fn.builder.add(start, i64(at))
+                fetch_line(fn, fn.builder.gep(panel, [place], source_etype=_BYTE))
+
+        return fetch
 
 
 def _blocked(
@@ -172,17 +195,18 @@ def _blocked(
     panel: ir.Value,
     depth: int,
     block: int,
+    ahead: Callable[[TileShape, ir.Value], Fetch | None],
 ) -> Tile:
-    """Sums over `depth` terms, block by block (see ops/operands.py)."""
+    """Sums over `depth` terms, block by block (see ops/operands.py); ahead: see Steps."""
     b, width, empty = fn.builder, shape.columns, zero_tile(shape, shape.rows, shape.vectors)
     if depth <= block:
-        return accumulate(fn, shape, rows, panel, width, depth, empty)
+        return accumulate(fn, shape, rows, panel, width, depth, empty, ahead(shape, panel))
     flat = [value for line in empty for value in line]
     with fn.carry_loop(0, depth, block, flat) as it:
         terms = fn.minimum(b.sub(i64(depth), it.index), i64(block))
         moved = [fn.at(row, it.index, shape.element) for row in rows]
         source = fn.at(panel, b.mul(it.index, i64(width)), shape.element)
-        part = accumulate(fn, shape, moved, source, width, terms, empty)
+        part = accumulate(fn, shape, moved, source, width, terms, empty, ahead(shape, source))
         sums = [value for line in part for value in line]
         it.next = [b.fadd(x, y) for x, y in zip(it.values, sums, strict=True)]
     vectors = shape.vectors
