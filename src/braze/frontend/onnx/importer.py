@@ -21,6 +21,7 @@ from braze.core.errors import (
 from braze.core.trace import Trace
 from braze.frontend.onnx.assemble import assemble
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, raise_findings
+from braze.frontend.onnx.mixed_types import as_declared
 from braze.frontend.onnx.nodes import NodeImporter
 from braze.frontend.onnx.open_sizes import Dims
 from braze.frontend.onnx.opt_sizes import check_opt_sizes
@@ -223,6 +224,7 @@ def _import(
     for declared in graph.outputs:
         value = scope[declared.name]
         if isinstance(value, Value):
+            value = as_declared(declared, value, builder) if nodes.mixed else value
             findings += _check_output(declared, value)
             outputs.append((declared.name, value))
         elif not isinstance(value, Poison):

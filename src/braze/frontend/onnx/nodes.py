@@ -12,6 +12,7 @@ from braze.frontend.onnx.findings import Finding, NoSuchOpError, node_error
 from braze.frontend.onnx.flow import CONTROL_FLOW
 from braze.frontend.onnx.functions import bind_attributes, call_attributes
 from braze.frontend.onnx.legacy import FIRST_MODERN_OPSET, modernize
+from braze.frontend.onnx.mixed_types import united
 from braze.frontend.onnx.order import captured_names, order_nodes, read_names
 from braze.frontend.onnx.records import (
     FunctionRecord,
@@ -42,7 +43,8 @@ MAX_NODES = 100_000
 class NodeImporter:
     """Imports nodes into one builder and collects a Finding for each.
 
-    names: values -> what the model calls them; sources: what they are computed from.
+    names: values -> what the model calls them; sources: what they are computed from; mixed: whether
+    a node had floats of several types.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class NodeImporter:
         self.findings: list[Finding] = []
         self.names: dict[Value, str] = {}
         self.builder = builder
+        self.mixed = False
         self._model = model
         self._importers = importers
         self._count = 0
@@ -146,7 +149,12 @@ class NodeImporter:
         types = [None if v is None else v.type for v in values]
         why = check_types(signature, types) if signature is not None else None
         if why is not None:
-            raise ModelError(f"{node.where}, opset {opset}: {why}")
+            alike = united(node, signature, values, self.builder) if signature else None
+            if alike is None:
+                raise ModelError(f"{node.where}, opset {opset}: {why}")
+            values, note = alike
+            self.findings.append(note)
+            self.mixed = True
         if node.domain == "" and opset < FIRST_MODERN_OPSET:
             node, values = modernize(node, opset, values, self.builder)
             opset = FIRST_MODERN_OPSET
