@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 
 #include "error.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+
 #endif
 
 namespace braze {
@@ -26,6 +30,10 @@ struct Isa {
 constexpr uint64_t kAvxState = 0x6;
 constexpr uint64_t kAvx512State = 0xe6;
 constexpr uint64_t kAmxState = 0x60000;
+
+// Linux gives a process the state of tiles only when it asks for it (since 5.16).
+constexpr int kRequestState = 0x1023;
+constexpr int kTileData = 18;
 
 enum Register { kEax, kEbx, kEcx, kEdx };
 
@@ -67,6 +75,18 @@ constexpr FeatureBit kFeatureBits[] = {
     {"amx-int8", 7, 0, kEdx, 25, kAmxState},
 };
 
+// Asks for the state of tiles, for all threads of this process: 0, or why it is refused (errno).
+// Asking again is harmless, and a process that runs no engine with tiles never asks: signal stacks
+// must be larger from then on.
+int request_tiles() {
+  static const int refusal = [] {
+    return syscall(SYS_arch_prctl, kRequestState, kTileData) == 0 ? 0 : errno;
+  }();
+  return refusal;
+}
+
+bool is_tiles(std::string_view feature) { return feature.substr(0, 4) == "amx-"; }
+
 uint64_t enabled_state() {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
   constexpr uint32_t kOsxsave = 1u << 27;
@@ -104,6 +124,10 @@ const std::vector<Isa>& isas() {
 }
 
 #else
+
+int request_tiles() { return 0; }
+
+bool is_tiles(std::string_view) { return false; }
 
 std::vector<std::string> detect_features() { return {}; }
 
@@ -176,6 +200,12 @@ void require_isa(std::string_view isa) {
   if (!missing.empty()) {
     fail(BRAZE_ERROR_TARGET, "the engine needs instruction set ", isa, " but this machine (",
          host_isa(), ") lacks ", missing, "; build it with target='cpu:", host_isa(), "'");
+  }
+  if (!std::any_of(needs.begin(), needs.end(), is_tiles)) return;
+  if (const int refusal = request_tiles()) {
+    fail(BRAZE_ERROR_TARGET, "the engine needs instruction set ", isa, " but this system refuses ",
+         "its tiles to the process (arch_prctl: ", std::strerror(refusal),
+         "); build it with target='cpu:", host_isa(), "'");
   }
 }
 

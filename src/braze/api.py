@@ -84,10 +84,10 @@ def compile(  # the field's word, and braze.compile reads well
 
     model: a path, the bytes of a model, or an onnx.ModelProto.
     target: what the engine runs on: "cpu", the best this processor has, or an instruction set,
-        "cpu:avx512", "cpu:avx2" or "cpu:x86-64"; "cuda", the NVIDIA GPU here, or a compute
-        capability, "cuda:sm_90", for which no GPU is needed here. Tactics of a machine that is not
-        this one are chosen without measuring. "reference" runs the plan in numpy, slowly, to
-        compare with; "reference:float64" sums in float64.
+        "cpu:avx512", "cpu:avx2" or "cpu:x86-64", or "cpu:amx" (Xeons from 2023 on); "cuda", the
+        NVIDIA GPU here, or a compute capability, "cuda:sm_90", for which no GPU is needed here.
+        Tactics of a machine that is not this one are chosen without measuring. "reference" runs the
+        plan in numpy, slowly, to compare with; "reference:float64" sums in float64.
     precision: "fp32", or "tf32": a GPU multiplies float32 operands rounded to TF32 (11 bits), about
         twice as fast; sums stay float32, other types and processors are not touched. "fp16",
         "bf16", where that is safe; "int8", "fp8": quantized with `calibration`; "best": all that

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from braze.codegen.backend import Backend
-from braze.codegen.cpu.target import ISAS
+from braze.codegen.cpu.target import VARIANTS
 from braze.codegen.cuda.target import SHARED_BYTES
 from braze.codegen.reference.target import FLOAT64
 from braze.core.errors import ConfigError
@@ -47,7 +47,7 @@ def _reference(variant: str, threads: int) -> Backend:
 
 
 BACKENDS: Final[dict[str, Entry]] = {
-    "cpu": Entry(_cpu, tuple(ISAS)),
+    "cpu": Entry(_cpu, tuple(VARIANTS)),
     "cuda": Entry(_cuda, tuple(SHARED_BYTES)),
     "reference": Entry(_reference, (FLOAT64,)),
 }

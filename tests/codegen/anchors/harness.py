@@ -28,7 +28,7 @@ from braze.ops.lowering import (
     window_block,
 )
 from braze.ops.writing.precision import compute_type
-from braze.runtime.native import LoadedKernel, host_isa
+from braze.runtime.native import LoadedKernel, host_isa, require_isa
 
 Array = NDArray[Any]
 Env = Mapping[str, int]
@@ -251,6 +251,7 @@ class Compiled:
         self.kernel = kernel
         self.tactic = tactic
         self.code: CompiledKernel = compile_anchor(kernel, tactic, target)
+        require_isa(self.code.own_code.needs)
         self.loaded = LoadedKernel(self.code.code.data, self.code.code.entry)
 
     def __call__(self, inputs: Sequence[Array], env: Env, workers: int = 1) -> Array:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from braze.codegen.cpu.amx.template import compile_tiles, tile_tactics
 from braze.codegen.cpu.attention.template import (
     attention_support,
     attention_tactics,
@@ -47,6 +48,8 @@ from braze.ops.lowering import (
     SuppressSpec,
 )
 
+Offer = Callable[[AnchorKernel, CpuTarget, Effort], tuple[Tactic, ...]]
+
 
 @dataclass(frozen=True)
 class Family:
@@ -57,24 +60,49 @@ class Family:
     """
 
     support: Callable[..., str | None]
-    tactics: Callable[[AnchorKernel, CpuTarget, Effort], tuple[Tactic, ...]]
+    tactics: Offer
     compilers: Mapping[str, Callable[[AnchorKernel, Tactic, CpuTarget], CompiledKernel]]
 
 
 def _conv_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
     assert isinstance(kernel.spec, ConvSpec)
-    offered = depthwise_tactics if is_depthwise(kernel.spec) else conv_tactics
-    return offered(kernel, target, effort)
+    if is_depthwise(kernel.spec):
+        return depthwise_tactics(kernel, target, effort)
+    return _with_tiles(conv_tactics, kernel, target, effort)
+
+
+def _product_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
+    return _with_tiles(matmul_tactics, kernel, target, effort)
+
+
+def _with_tiles(
+    others: Offer, kernel: AnchorKernel, target: CpuTarget, effort: Effort
+) -> tuple[Tactic, ...]:
+    """AMX's tiles, where they fit, before the others; alone where these round differently."""
+    found, limit = tile_tactics(kernel, target, effort), effort.tactics
+    if not found:
+        return others(kernel, target, effort)
+    if kernel.spec.acc.is_float:
+        return found
+    kept = found[: max(1, limit - limit // 4)]
+    return (*kept, *others(kernel, target, effort))[:limit]
 
 
 # what has no line here is refused, and its loop nest runs
 FAMILIES: Final[Mapping[type[AnchorSpec], Family]] = {
-    MatmulSpec: Family(matmul_support, matmul_tactics, {"gemm": compile_matmul}),
+    MatmulSpec: Family(
+        matmul_support, _product_tactics, {"gemm": compile_matmul, "amx": compile_tiles}
+    ),
     CodedSpec: Family(coded_support, coded_tactics, {"coded": compile_coded}),
     ConvSpec: Family(
         conv_support,
         _conv_tactics,
-        {"conv": compile_conv, "depthwise": compile_depthwise, "winograd": compile_winograd},
+        {
+            "conv": compile_conv,
+            "depthwise": compile_depthwise,
+            "winograd": compile_winograd,
+            "amx": compile_tiles,
+        },
     ),
     AttentionSpec: Family(attention_support, attention_tactics, {"attention": compile_attention}),
     SelectSpec: Family(select_support, select_tactics, {"select": compile_select}),

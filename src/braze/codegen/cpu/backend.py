@@ -17,10 +17,10 @@ from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.codegen.cpu.measure import CpuWorkload
 from braze.codegen.cpu.packing import pack_anchor
 from braze.codegen.cpu.product.dot import halves_of
-from braze.codegen.cpu.target import EXTRAS, CpuTarget, with_extras
+from braze.codegen.cpu.target import EXTRAS, VARIANTS, CpuTarget, is_tiles, with_extras
 from braze.core.config import Effort
 from braze.core.dtypes import BF16
-from braze.core.errors import CompileError, ConfigError
+from braze.core.errors import CompileError, ConfigError, TargetError
 from braze.core.target import Preferences
 from braze.core.version import __version__
 from braze.engine.plan import Plan
@@ -37,16 +37,28 @@ LISTINGS: Final = {"ir": "llvm", "asm": "assembly"}
 def cpu_backend(variant: str, threads: int) -> CpuBackend:
     """The backend for any processor with an instruction set, or ("") for this machine's.
 
-    An instruction set that is named gives the same engine wherever it is built: blocks are cut for
-    common caches. Times are measured here in any case, so both know which processor this is.
+    A variant that is named (VARIANTS) gives the same engine wherever it is built: blocks are cut
+    for common caches. Times are measured here in any case, so both know which processor this is.
     """
     host = host_cpu()
     if variant:
-        return CpuBackend(CpuTarget(variant, threads, model=host.model))
+        isa, wanted = VARIANTS[variant]
+        return CpuBackend(CpuTarget(isa, threads, extras=wanted, model=host.model))
     isa, found = host_isa(), host_features()
     extras = tuple(e for e, base in EXTRAS.items() if e in found and base == isa)
+    extras = tuple(e for e in extras if not is_tiles(e) or _runs(f"{isa}+{e}"))
     here = CpuTarget(isa, threads, host.l1_bytes, host.l2_bytes, extras, host.model)
     return CpuBackend(here)
+
+
+def _runs(needs: str) -> bool:
+    """Whether the system lets this process use what the processor has: tiles have to be asked for,
+    and a sandbox may refuse them."""
+    try:
+        require_isa(needs)
+    except TargetError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -108,13 +120,13 @@ class CpuBackend:
         return pack_anchor(array, packing)
 
     def can_measure(self) -> bool:
-        return self.target.isa == host_isa()
+        return self.target.isa == host_isa() and set(self.target.extras) <= set(host_features())
 
     def workload(self, kernel: Kernel, sizes: Mapping[str, int]) -> CpuWorkload:
         return CpuWorkload(kernel, sizes, self.target.threads)
 
     def require(self) -> None:
-        require_isa(self.target.isa)
+        require_isa(self.target.needs)
 
     def load(self, plan: Plan) -> Engine:
         return Engine.from_plan(plan)

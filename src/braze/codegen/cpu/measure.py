@@ -12,7 +12,7 @@ from braze.core.dims import Dim, evaluate
 from braze.core.dtypes import BOOL, DType
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, HostLaunch, Kernel, Packing
-from braze.runtime.native import LoadedKernel
+from braze.runtime.native import LoadedKernel, require_isa
 
 Array = np.ndarray[Any, Any]
 WARMUP, FEW, BUDGET_S, MOST = 2, 3, 0.004, 40
@@ -56,6 +56,7 @@ class CpuWorkload:
         scratch = self._value(compiled.launch.scratch_bytes)
         if scratch:
             buffers.append(np.zeros(scratch * self._threads, np.uint8))
+        require_isa(compiled.own_code.needs)
         kernel = LoadedKernel(compiled.own_code.data, compiled.own_code.entry)
         workers = self._threads if compiled.launch.parallel else 1
         params = [self._value(p) for p in compiled.params]

@@ -84,7 +84,7 @@ def _matmul_panels(array: Array, p: dict[str, int]) -> Array:
         raise CompileError("packing matmul_panels: strides reach outside of the constant")
     view = np.lib.stride_tricks.as_strided(flat[p["offset"] :], shape, steps, writeable=False)
     matrices = view.reshape(-1, p["k"], p["n"])
-    return _stepped(matrices, p["columns"], p.get("word", 1))
+    return _stepped(matrices, p)
 
 
 def _conv_panels(array: Array, p: dict[str, int]) -> Array:
@@ -94,7 +94,7 @@ def _conv_panels(array: Array, p: dict[str, int]) -> Array:
     taps = array.reshape(groups, out_channels // groups, in_channels, -1)
     matrices = taps.transpose(0, 3, 2, 1)  # group, tap, input channel, output channel
     matrices = matrices.reshape(groups, -1, out_channels // groups)
-    return _stepped(matrices, p["columns"], p.get("word", 1))
+    return _stepped(matrices, p)
 
 
 def _winograd_panels(array: Array, p: dict[str, int]) -> Array:
@@ -119,12 +119,14 @@ def _winograd_panels(array: Array, p: dict[str, int]) -> Array:
     return np.concatenate([*(part.reshape(-1) for part in parts), padded])
 
 
-def _stepped(matrices: Array, columns: int, word: int) -> Array:
-    """Panels of [batch, k, n]; `word` neighbours in k are one word (zeros behind the last)."""
+def _stepped(matrices: Array, p: dict[str, int]) -> Array:
+    """Panels of [batch, k, n]; `word` neighbours in k are one word, of which there are `steps`
+    (zeros behind the last)."""
+    word, columns = p.get("word", 1), p["columns"]
     if word == 1:
         return panels(matrices, columns).reshape(-1)
     batch, k, n = matrices.shape
-    padded = np.zeros((batch, -(-k // word), word, n), matrices.dtype)
+    padded = np.zeros((batch, p.get("steps", -(-k // word)), word, n), matrices.dtype)
     padded.reshape(batch, -1, n)[:, :k] = matrices
     words = np.ascontiguousarray(padded.transpose(0, 1, 3, 2)).view(np.int32)[..., 0]
     return panels(words, columns).reshape(-1).view(matrices.dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -66,7 +66,19 @@ ISAS: Final = {
 
 
 # instructions beside an instruction set that templates ask for one by one -> what they need
-EXTRAS: Final = {"avx512vnni": "avx512", "avx512bf16": "avx512", "avxvnni": "avx2"}
+EXTRAS: Final = {
+    "avx512vnni": "avx512",
+    "avx512bf16": "avx512",
+    "avxvnni": "avx2",
+    "amx-int8": "avx512",
+    "amx-bf16": "avx512",
+}
+# what a target's name says behind "cpu:" -> instruction set and extras; an instruction set alone
+# has none, so that its engines run on every processor that has it
+VARIANTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    **{isa: (isa, ()) for isa in ISAS},
+    "amx": ("avx512", ("avx512vnni", "avx512bf16", "amx-int8", "amx-bf16")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,10 @@ class CpuTarget:
     def __post_init__(self) -> None:
         if self.isa not in list(ISAS):
             raise ConfigError(f"isa {self.isa!r} is not one of {', '.join(ISAS)}")
+        for extra in self.extras:
+            if EXTRAS.get(extra) != self.isa:
+                fitting = ", ".join(e for e, isa in EXTRAS.items() if isa == self.isa) or "none"
+                raise ConfigError(f"{extra!r} is no extra of isa {self.isa!r}; it has {fitting}")
         if not 1 <= self.threads <= 1024:
             raise ConfigError(f"threads={self.threads} is outside 1..1024; use 0 for all")
 
@@ -100,6 +116,11 @@ class CpuTarget:
     @property
     def name(self) -> str:
         return f"cpu:{self.isa}"
+
+    @property
+    def needs(self) -> str:
+        """What code may ask of a processor, as engines say it: "avx512+avx512vnni"."""
+        return "+".join((self.isa, *self.extras))
 
     @property
     def alignment(self) -> int:
@@ -124,8 +145,7 @@ class CpuTarget:
     @property
     def fingerprint(self) -> str:
         caches = f"caches {self.l1_bytes} {self.l2_bytes}"
-        isa = "+".join((self.isa, *self.extras))
-        return f"cpu {isa}, {self.threads} threads, {caches}, {self.model}"
+        return f"cpu {self.needs}, {self.threads} threads, {caches}, {self.model}"
 
     def best(self, wanted: Sequence[str]) -> str | None:
         """The first of `wanted` instructions that this CPU has, or None."""
@@ -133,6 +153,11 @@ class CpuTarget:
 
     def describe(self) -> dict[str, Any]:
         return {"arch": "x86-64", "isa": self.isa}
+
+
+def is_tiles(extra: str) -> bool:
+    """Whether an extra is one of AMX: what the system has to grant to a process."""
+    return extra.startswith("amx-")
 
 
 def with_extras(target: CpuTarget, tactic: Tactic) -> CpuTarget:

@@ -17,7 +17,7 @@ from llvmlite import ir
 from braze.codegen.cpu.conv.taps import Window, each_pixel, steps, table_pointers
 from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
 from braze.codegen.cpu.product.register_tile import TileShape
-from braze.codegen.cpu.product.rows import ROW_PADDING, copy_row, spaced
+from braze.codegen.cpu.product.rows import ROW_PADDING, Spacing, copy_row, line, spaced
 from braze.codegen.cpu.product.stored import Stored
 from braze.ops.lowering import ConvSpec
 
@@ -146,7 +146,7 @@ class LineRows:
 @dataclass(slots=True)
 class PatchRows:
     """Windows copied to `scratch`, one row of kernel * channels elements each; over any number of
-    axes."""
+    axes. spacing: how they lie there (None: `pitch` apart)."""
 
     fn: KernelFunction
     shape: TileShape
@@ -155,7 +155,13 @@ class PatchRows:
     base: ir.Value
     scratch: ir.Value
     taps: int = 1
+    spacing: Spacing | None = None
     _start: ir.Value | None = None
+
+    @property
+    def apart(self) -> int:
+        """Elements from one window to the next."""
+        return self.pitch(self.spec) if self.spacing is None else self.spacing.pitch
 
     @property
     def depth(self) -> int:
@@ -173,8 +179,10 @@ class PatchRows:
         self._start = start
         length, stored = run_length(spec), self.stored
         with each_pixel(stored, spec, self.base, start, stop) as (pixel, window):
-            offset = b.mul(b.sub(pixel, start), i64(self.pitch(spec)))
+            offset = b.mul(b.sub(pixel, start), i64(self.apart))
             patch = fn.at(self.scratch, offset, element)
+            if self.spacing is not None:
+                self.spacing.clear(fn, patch, element)
             inside = ir.Constant(I1, 0)
             if is_joined(spec):
                 inside = columns_inside(fn, spec, window)
@@ -196,9 +204,14 @@ class PatchRows:
     ) -> list[ir.Value]:
         """See Rows."""
         b = self.fn.builder
-        local, pitch = b.sub(row, self._start), self.pitch(self.spec)
+        local, pitch = b.sub(row, self._start), self.apart
         last = None if last is None else b.sub(last, self._start)
         return spaced(self.fn, self.shape, self.scratch, local, pitch, count, last)
+
+    def line(self, row: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where window `row` starts, and bytes to the next."""
+        local = self.fn.builder.sub(row, self._start)
+        return line(self.fn, self.shape, self.scratch, local, self.apart)
 
 
 def copy_edge(

@@ -50,7 +50,7 @@ def compile_ir(text: str, target: CpuTarget, speed: int = 2, unroll: bool = True
 
 def elf(entry: str, target: CpuTarget, data: bytes) -> Code:
     """The object of one kernel, for a plan."""
-    return Code(target.emit, entry, "+".join((target.isa, *target.extras)), data)
+    return Code(target.emit, entry, target.needs, data)
 
 
 @lru_cache(maxsize=2 * len(ISAS))

@@ -116,12 +116,12 @@ class TileLoops:
             with fn.loop(first, fn.minimum(stop, fn.dim(ceildiv(self.n, columns)))) as index:
                 at = b.mul(index, i64(columns))
                 width = fn.minimum(b.sub(fn.dim(self.n), at), i64(columns))
-                self._column(start, end, at, width, self.panels.full(index))
+                self.column(start, end, at, width, self.panels.full(index))
             return
         if not (isinstance(self.n, int) and self.n < columns):
             with fn.loop(first, fn.minimum(stop, whole)) as index:
                 at = b.mul(index, i64(columns))
-                self._column(start, end, at, columns, self.panels.full(index))
+                self.column(start, end, at, columns, self.panels.full(index))
         if left == 0:
             return
         present = b.icmp_signed(">", stop, whole)
@@ -130,9 +130,9 @@ class TileLoops:
         with fn.if_(present):
             at = b.mul(whole, i64(columns))
             width = left if isinstance(left, int) else fn.dim(left)
-            self._column(start, end, at, width, self.panels.tail(whole))
+            self.column(start, end, at, width, self.panels.tail(whole))
 
-    def _column(
+    def column(
         self, start: ir.Value, end: ir.Value, at: ir.Value, width: int | ir.Value, panel: Panel
     ) -> None:
         """Rows start .. end-1 times one panel of `width` columns that starts at column `at`."""

@@ -94,11 +94,14 @@ DOTS: Final[Mapping[str, Mapping[Key, Dot]]] = {
     "avx2": _FUSED | _PAIRED,
     "x86-64": _SEPARATE | _PAIRED,
 }
-# instructions beside an instruction set (EXTRAS of target.py) -> types -> instruction
+# instructions beside an instruction set (EXTRAS of target.py) -> types -> instruction; those on
+# tiles (codegen/cpu/amx) are none on vectors
 _EXTRA_DOTS: Final[Mapping[str, Mapping[Key, Dot]]] = {
     "avx512vnni": {_BYTES: Dot(WORD, _byte_words)},
     "avx512bf16": {_HALVES: Dot(PAIR, _half_pairs)},
     "avxvnni": {_BYTES: Dot(WORD, _byte_words)},
+    "amx-int8": {},
+    "amx-bf16": {},
 }
 _ELEMENTS: Final = {F16: F32, BF16: F32}  # stored types that are read as another element
 

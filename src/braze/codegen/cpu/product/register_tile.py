@@ -33,7 +33,8 @@ class TileShape:
     Bytes of the right operand (int8) are multiplied by unsigned ones of the left, and an element of
     the tile is a word of four of them that follow each other in k, or of two in bfloat16. held: the
     half type that panels of the right operand hold, where it is converted as it is loaded (None:
-    they hold `dtype`).
+    they hold `dtype`). chunk: elements along k that are multiplied at once, of which a panel holds
+    a whole number (zeros behind the last).
     """
 
     rows: int
@@ -42,6 +43,7 @@ class TileShape:
     dtype: DType = F32
     acc: DType = F32
     held: DType | None = None
+    chunk: int = 1
 
     @property
     def columns(self) -> int:
@@ -89,7 +91,8 @@ class TileShape:
 
     def steps(self, k: Dim) -> Dim:
         """Steps of the tile over `k` terms."""
-        return ceildiv(k, self.depth) if self.depth > 1 else k
+        words = ceildiv(k, self.depth) if self.depth > 1 else k
+        return ceildiv(words, self.chunk) * self.chunk if self.chunk > 1 else words
 
     @property
     def row_align(self) -> int:

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import KernelFunction, i64
 from braze.codegen.cpu.product.dot import WORD
-from braze.codegen.cpu.product.register_tile import TileShape
+from braze.codegen.cpu.product.register_tile import TileShape, vector_type, zero
 from braze.codegen.cpu.product.stored import Stored
 from braze.core.dims import Dim, ceildiv
 
@@ -42,6 +42,22 @@ class Rows(Protocol):
         """Where segment `tap` of rows row .. row+count-1 starts; rows after `last` repeat it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """How copied rows lie: each holds `held` elements, zeros behind what is copied, and they are
+    `pitch` elements apart. zeros: how many, at the end, are cleared before a row is copied."""
+
+    held: int
+    pitch: int
+    zeros: int
+
+    def clear(self, fn: KernelFunction, row: ir.Value, element: ir.Type) -> None:
+        """Zeros at the end of the row that is copied to `row` next."""
+        if self.zeros:
+            kind = vector_type(element, self.zeros)
+            fn.store(zero(kind), fn.at(row, self.held - self.zeros, element))
+
+
 @dataclass(slots=True)
 class StridedRows:
     """Rows read in place. base: pointer to row 0; row_stride: elements between rows."""
@@ -62,10 +78,17 @@ class StridedRows:
         """See Rows."""
         return spaced(self.fn, self.shape, self.base, row, self.row_stride, count, last)
 
+    def line(self, row: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where `row` starts, and bytes to the next."""
+        return line(self.fn, self.shape, self.base, row, self.row_stride)
+
 
 @dataclass(slots=True)
 class CopiedRows:
-    """Rows copied block by block to `scratch`, as the elements that are multiplied."""
+    """Rows copied block by block to `scratch`, as the elements that are multiplied.
+
+    spacing: how they lie there (None: `pitch` apart).
+    """
 
     fn: KernelFunction
     shape: TileShape
@@ -76,7 +99,13 @@ class CopiedRows:
     depth: Dim
     scratch: ir.Value
     taps: int = 1
+    spacing: Spacing | None = None
     _start: ir.Value | None = None
+
+    @property
+    def apart(self) -> Dim:
+        """Elements from one copied row to the next."""
+        return self.pitch(self.depth) if self.spacing is None else self.spacing.pitch
 
     @staticmethod
     def pitch(depth: Dim) -> Dim:
@@ -87,10 +116,12 @@ class CopiedRows:
         """Copy the block."""
         fn, b, element = self.fn, self.fn.builder, self.shape.element
         self._start = start
-        pitch, step = fn.dim(self.pitch(self.depth)), fn.dim(self.row_stride)
+        pitch, step = fn.dim(self.apart), fn.dim(self.row_stride)
         with fn.loop(start, stop) as row:
             source = self.stored.at(self.base, b.mul(row, step))
             target = fn.at(self.scratch, b.mul(b.sub(row, start), pitch), element)
+            if self.spacing is not None:
+                self.spacing.clear(fn, target, element)
             copy_row(self.stored, self.shape, target, source, self.depth, self.depth_stride)
 
     def pointers(
@@ -98,9 +129,14 @@ class CopiedRows:
     ) -> list[ir.Value]:
         """See Rows."""
         b = self.fn.builder
-        local, pitch = b.sub(row, self._start), self.pitch(self.depth)
+        local, pitch = b.sub(row, self._start), self.apart
         last = None if last is None else b.sub(last, self._start)
         return spaced(self.fn, self.shape, self.scratch, local, pitch, count, last)
+
+    def line(self, row: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where `row` starts, and bytes to the next."""
+        local = self.fn.builder.sub(row, self._start)
+        return line(self.fn, self.shape, self.scratch, local, self.apart)
 
 
 @dataclass(slots=True)
@@ -140,6 +176,15 @@ class WordRows:
     ) -> list[ir.Value]:
         """See Rows."""
         return self.bytes_.pointers(tap, row, count, last)
+
+
+def line(
+    fn: KernelFunction, shape: TileShape, base: ir.Value, row: ir.Value, row_stride: Dim
+) -> tuple[ir.Value, ir.Value]:
+    """Where `row` starts, of rows `row_stride` elements apart, and bytes to the next."""
+    step = fn.dim(row_stride)
+    first = fn.at(base, fn.builder.mul(row, step), shape.element)
+    return first, fn.builder.mul(step, i64(shape.itemsize))
 
 
 def spaced(

@@ -76,14 +76,20 @@ class TileSink:
                 value = part(self.fn, line[at // self.shape.lanes], at % self.shape.lanes, lanes)
                 self._piece(value, b.add(row, i64(r)), start, b.add(column, i64(at)), lanes)
 
+    @property
+    def stack_tile(self) -> ir.Value:
+        """Where `drain` finds a tile: its rows, one after another."""
+        if self._spill is None:
+            # small tiles of a remainder may reach a few rows beyond the tile
+            size = (self.shape.rows + SPARE_ROWS) * self.shape.columns
+            self._spill = self.fn.alloca(self.shape.sum, size)
+        return self._spill
+
     def keep(self, tile: Tile, at: ir.Value) -> None:
         """Spill a tile as rows at.. of the stack tile."""
         fn, b, shape = self.fn, self.fn.builder, self.shape
-        if self._spill is None:
-            # small tiles of a remainder may reach a few rows beyond the tile
-            self._spill = fn.alloca(shape.sum, (shape.rows + SPARE_ROWS) * shape.columns)
         for r, line in enumerate(tile):
-            row = fn.at(self._spill, b.mul(b.add(at, i64(r)), i64(shape.columns)), shape.sum)
+            row = fn.at(self.stack_tile, b.mul(b.add(at, i64(r)), i64(shape.columns)), shape.sum)
             for v, value in enumerate(line):
                 fn.store(value, fn.at(row, v * shape.lanes, shape.sum))
 

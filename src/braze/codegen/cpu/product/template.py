@@ -49,7 +49,7 @@ def matmul_support(
     """None for a product of floats or of bytes by constant ones, else why there is no template."""
     types = [inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
     refusal = dot_refusal(types, spec.acc)
-    if refusal is None and is_bytes(types) and not _is_packed(spec, constant):
+    if refusal is None and is_bytes(types) and not is_packed(spec, constant):
         return "the right operand is not constant: products of bytes read packed ones"
     return refusal or ("a sum of no terms has no template" if spec.k == 0 else None)
 
@@ -60,7 +60,7 @@ def matmul_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> t
     assert isinstance(spec, MatmulSpec)
     p, dtype = from_spec(spec), spec.acc
     types = [kernel.inputs[o.slot].dtype for o in (spec.lhs, spec.rhs)]
-    packed = _is_packed(spec, kernel.constant)
+    packed = is_packed(spec, kernel.constant)
     extras = word_extras(target, types, p.k) if packed else ()
     word = WORDS[types[1]] if extras or is_bytes(types) else 1
     modes = ("packed",) if word > 1 else _rhs_modes(p, kernel, target)
@@ -120,7 +120,7 @@ def _lhs_modes(p: Product, dtype: DType, rows: int, word: int) -> tuple[str, ...
 def _rhs_modes(p: Product, kernel: AnchorKernel, target: CpuTarget) -> tuple[str, ...]:
     assert isinstance(kernel.spec, MatmulSpec)
     dtype = kernel.inputs[kernel.spec.rhs.slot].dtype
-    if _is_packed(kernel.spec, kernel.constant):
+    if is_packed(kernel.spec, kernel.constant):
         return ("held",) if _holds_halves(p.m, dtype, target) else ("packed",)
     if p.rhs[1] == 1 and element_type(dtype) is dtype:
         few = isinstance(p.m, int) and p.m <= 32
@@ -135,7 +135,7 @@ def _holds_halves(m: Dim, dtype: DType, target: CpuTarget) -> bool:
     return cheap and isinstance(m, int) and m <= MAX_ROWS
 
 
-def _is_packed(spec: MatmulSpec, constant: frozenset[int]) -> bool:
+def is_packed(spec: MatmulSpec, constant: frozenset[int]) -> bool:
     """Whether the right operand can be laid out in panels at build time."""
     p = from_spec(spec)
     sizes = (p.n, p.k, p.rhs_offset, *p.rhs, *(x for a in p.batch for x in (a.size, a.rhs)))
@@ -172,7 +172,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
     sink = TileSink(fn, shape, epilogue, p.out[0], p.out[1])
 
     def bind(batch: ir.Value) -> None:
-        lhs, rhs, out = _offsets(fn, p, batch, shape, packed)
+        lhs, rhs, out = offsets(fn, p, batch, shape, packed)
         lines.base = left.buffer(spec.lhs.slot, lhs)
         source.base = right.buffer(spec.rhs.slot, rhs)
         output = fn.buffer(len(kernel.inputs), epilogue.stored)
@@ -181,7 +181,7 @@ def compile_matmul(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> C
 
     block = spec.block // shape.depth if shape.acc.is_float else UNBOUNDED
     TileLoops(fn, shape, blocking, block, p.m, p.n, lines, panels, sink, bind).run(p.batches)
-    packings = ((spec.rhs.slot, _packing(p, shape)),) if packed else ()
+    packings = ((spec.rhs.slot, packing(p, shape)),) if packed else ()
     code, params = fn.finish(speed=0)
     launch = HostLaunch(not is_small(p.batches * p.m * p.n, p.k), scratch.used)
     return CompiledKernel(elf(TEMPLATE, target, code), params, launch, packings)
@@ -228,7 +228,7 @@ def _panels(
     return DirectPanels(fn, shape, source, scratch)
 
 
-def _offsets(
+def offsets(
     fn: KernelFunction, p: Product, batch: ir.Value, shape: TileShape, packed: bool
 ) -> tuple[ir.Value, ir.Value, ir.Value]:
     """Element offsets of matrix `batch` in lhs, rhs (packed or not) and out."""
@@ -251,7 +251,8 @@ def _offsets(
     return totals[0], totals[1], totals[2]
 
 
-def _packing(p: Product, shape: TileShape) -> Packing:
+def packing(p: Product, shape: TileShape) -> Packing:
+    """How the right operand is packed for `shape`."""
     kept = [axis for axis in p.batch if axis.rhs != 0]
     values: list[tuple[str, Dim]] = [
         ("columns", shape.columns),
@@ -264,6 +265,8 @@ def _packing(p: Product, shape: TileShape) -> Packing:
     ]
     if shape.depth > 1:
         values.append(("word", shape.depth))
+    if shape.chunk > 1:
+        values.append(("steps", shape.steps(p.k)))
     for i, axis in enumerate(kept):
         values += [(f"size{i}", axis.size), (f"stride{i}", axis.rhs)]
     parameters = tuple((key, static(value)) for key, value in values)

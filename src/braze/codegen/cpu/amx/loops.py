@@ -1,0 +1,187 @@
+"""The loops around AMX's tiles: rows and panels as elsewhere, sums in tile registers.
+
+A product's tile is `heights` tiles of 16 rows by `widths` tiles of 16 columns. Each step of k loads
+a tile of every 16 rows, in place, and one of every 16 columns of a panel, and multiplies all pairs.
+Finished sums go through the stack tile, row by row, to the epilogue. Rows that are no multiple of
+16 are tiles of fewer rows, so that nothing is read past the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from llvmlite import ir
+
+from braze.codegen.cpu.amx.registers import REGISTERS, ROW_BYTES, ROWS, TileFile
+from braze.codegen.cpu.llvm.function import I8, I32, KernelFunction, i64
+from braze.codegen.cpu.product.blocks import TileLoops
+from braze.codegen.cpu.product.panels import Panel
+from braze.codegen.cpu.product.register_tile import TileShape, moved
+from braze.core.dims import Dim
+
+_MOST_FETCHED: Final = 8  # lines per step: more would keep the tiles' own loads waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which register holds what: sums first, then columns, then rows.
+
+    With one tile of rows its registers of columns are used in turn; with several, those of rows
+    are, the last tile of rows (which may have fewer) having one of its own.
+    """
+
+    heights: int
+    widths: int
+
+    def sums(self, height: int, width: int) -> int:
+        """The sums of a pair."""
+        return height * self.widths + width
+
+    def left(self, height: int, heights: int) -> int:
+        """Tile `height` of `heights` tiles of rows."""
+        if self.heights == 1:
+            return self.widths
+        spare = REGISTERS - self.heights * self.widths - self.widths
+        if height == heights - 1:
+            return REGISTERS - 1
+        return REGISTERS - spare + height % (spare - 1)
+
+    def right(self, width: int) -> int:
+        """Tile `width` of a panel."""
+        first = self.heights * self.widths
+        if self.heights == 1:
+            return first + 1 + width % (REGISTERS - first - 1)
+        return first + width
+
+    def last(self, heights: int) -> tuple[int, ...]:
+        """The registers of the last of `heights` tiles of rows."""
+        sums = [self.sums(heights - 1, w) for w in range(self.widths)]
+        return *sums, self.left(heights - 1, heights)
+
+    def tile_file(self, fn: KernelFunction, shape: TileShape, m: Dim) -> TileFile:
+        """The registers for full tiles of `shape`, or of the only one where `m` is less."""
+        lefts = {self.left(h, n) for n in range(1, self.heights + 1) for h in range(n)}
+        rights = {self.right(w) for w in range(self.widths)}
+        sums = {self.sums(h, w) for h in range(self.heights) for w in range(self.widths)}
+        row_bytes = dict.fromkeys(sums | rights, ROW_BYTES)
+        row_bytes |= dict.fromkeys(lefts, shape.chunk * shape.itemsize)
+        rows = dict.fromkeys(sums | lefts, ROWS) | dict.fromkeys(rights, shape.chunk)
+        if isinstance(m, int) and 0 < m < shape.rows:
+            heights = -(-m // ROWS)
+            rows |= dict.fromkeys(self.last(heights), m - (heights - 1) * ROWS)
+        return TileFile(fn, row_bytes, rows)
+
+
+@dataclass(slots=True)
+class UnitLoops(TileLoops):
+    """TileLoops whose sums are in tile registers.
+
+    name: the instruction that multiplies; words: of a row; line(row): where a row starts, and bytes
+    to the next one.
+    """
+
+    words: int = field(kw_only=True)
+    line: Callable[[ir.Value], tuple[ir.Value, ir.Value]] = field(kw_only=True)
+    tiles: TileFile = field(kw_only=True)
+    layout: Layout = field(kw_only=True)
+    name: str = field(kw_only=True)
+    _start: ir.Value | None = None
+
+    def column(
+        self, start: ir.Value, end: ir.Value, at: ir.Value, width: int | ir.Value, panel: Panel
+    ) -> None:
+        """See TileLoops."""
+        fn, b, rows = self.fn, self.fn.builder, self.shape.rows
+        assert isinstance(width, int)
+        widths = -(-width // ROWS)
+        self._start = start
+        if self.m == 0:
+            return
+        if isinstance(self.m, int) and self.m < rows:
+            self._multiply(start, -(-self.m // ROWS), widths, panel)
+            self.sink.drain(start, i64(self.m), at, width)
+            return
+        with fn.loop(start, end, rows) as row:
+            left = fn.minimum(b.sub(end, row), i64(rows))
+            with fn.if_else(b.icmp_signed("==", left, i64(rows))) as (yes, no):
+                with yes:
+                    self._multiply(row, self.layout.heights, widths, panel)
+                with no:
+                    self._partial(row, left, widths, panel)
+            self.sink.drain(row, left, at, width)
+
+    def _partial(self, row: ir.Value, left: ir.Value, widths: int, panel: Panel) -> None:
+        """The last `left` rows, fewer than a tile has."""
+        fn, b, rows = self.fn, self.fn.builder, self.shape.rows
+        if isinstance(self.m, int):
+            if self.m % rows:
+                heights = -(-(self.m % rows) // ROWS)
+                last = self.m % rows - (heights - 1) * ROWS
+                self._reshaped(row, heights, last, widths, panel)
+            return
+        for heights in range(1, self.layout.heights + 1):
+            last = b.sub(left, i64((heights - 1) * ROWS))
+            above = b.icmp_signed(">", last, i64(0))
+            with fn.if_(b.and_(above, b.icmp_signed("<=", last, i64(ROWS)))):
+                self._reshaped(row, heights, last, widths, panel)
+
+    def _reshaped(
+        self, row: ir.Value, heights: int, last: ir.Value | int, widths: int, panel: Panel
+    ) -> None:
+        """`heights` tiles of rows, the last one of `last` rows."""
+        self.tiles.reshape(last, self.layout.last(heights))
+        self._multiply(row, heights, widths, panel)
+        self.tiles.configure()
+
+    def _multiply(self, row: ir.Value, heights: int, widths: int, panel: Panel) -> None:
+        """Tiles of rows from `row` on by tiles of a panel, to the stack tile."""
+        fn, b, shape, layout, tiles = self.fn, self.fn.builder, self.shape, self.layout, self.tiles
+        pairs = [(h, w) for h in range(heights) for w in range(widths)]
+        for h, w in pairs:
+            tiles.clear(layout.sums(h, w))
+        line, apart = self.line(row)
+        step = i64(shape.chunk * shape.itemsize)
+        pointer, pitch = panel
+        assert isinstance(pitch, int)
+        across, panel_step = i64(pitch * shape.itemsize), shape.chunk * pitch * shape.itemsize
+        chunks = -(-self.words // shape.chunk)
+        with fn.loop(0, chunks) as k:
+            here = fn.at(line, b.mul(k, step), I8)
+            columns = fn.at(pointer, b.mul(k, i64(panel_step)), I8)
+            self._fetch_ahead(row, moved(fn, columns, i64(chunks * panel_step), I8), panel_step)
+            if layout.heights > 1:
+                for w in range(widths):
+                    tiles.load(layout.right(w), fn.at(columns, w * ROW_BYTES, I8), across)
+            for h in range(heights):
+                source = fn.at(here, b.mul(apart, i64(h * ROWS)), I8) if h else here
+                tiles.load(layout.left(h, heights), source, apart)
+                for w in range(widths):
+                    if layout.heights == 1:
+                        tiles.load(layout.right(w), fn.at(columns, w * ROW_BYTES, I8), across)
+                    left, right = layout.left(h, heights), layout.right(w)
+                    tiles.multiply(self.name, layout.sums(h, w), left, right)
+        for h, w in pairs:
+            at = h * ROWS * shape.columns + w * ROWS
+            target = fn.at(self.sink.stack_tile, at, shape.sum)
+            tiles.store(layout.sums(h, w), target, 4 * shape.columns)
+
+    def _fetch_ahead(self, row: ir.Value, following: ir.Value, size: int) -> None:
+        """This tile's share of a step of the next panel, where panels come from memory: so much
+        that the tiles of a panel, if they are several, fetch all of the next one."""
+        fn, b, shape = self.fn, self.fn.builder, self.shape
+        assert isinstance(self.n, int) and self._start is not None
+        held = self.n * self.words * shape.itemsize
+        if held <= fn.target.l2_bytes or not isinstance(self.m, int):
+            return
+        tiles = min(self.blocking.block_tiles, -(-self.m // shape.rows))
+        share = -(-size // ROW_BYTES // tiles)
+        if share > _MOST_FETCHED:
+            return
+        tile = b.sdiv(b.sub(row, self._start), i64(shape.rows))
+        first = moved(fn, following, b.mul(tile, i64(share * ROW_BYTES)), I8)
+        read, second_level, data = (ir.Constant(I32, value) for value in (0, 2, 1))
+        for line in range(share):
+            where = moved(fn, first, i64(line * ROW_BYTES), I8)
+            fn.intrinsic("llvm.prefetch.p0", ir.VoidType(), [where, read, second_level, data])
