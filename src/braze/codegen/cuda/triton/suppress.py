@@ -37,29 +37,25 @@ def suppress_source(kernel: AnchorKernel, tile: Tile) -> TritonSource:
         state = f"scratch + line * {count} + step + lane"
         w.line(f"tl.store({state}, (lane * 0 + 1).to(tl.int8), mask=step + lane < {count})")
     w.line("tl.debug_barrier()")
-    w.line("j = line * 0")
     # the box that was kept last (-1: none yet, the count: none is left), and it in every lane
-    w.line("last = j - 1")
+    w.line("last = line * 0 - 1")
     w.line("latest = lane * 0 - 1")
     for end in (*_ENDS, "area"):
         w.line(f"{end} = tl.zeros([{tile.rows}], tl.float32)")
-    with w.src.block(f"while (j < {most}) & (last < {count})"):
+    with w.src.block(f"for j in range(0, {most})"):
         w.line(f"best = tl.full([{tile.rows}], float('-inf'), tl.float32)")
         w.line(f"who = lane * 0 + {count}")
-        with w.src.block(f"for step in range(0, {count}, {tile.rows})"):
+        w.line(f"walk = tl.where(last < {count}, {count}, 0)")
+        with w.src.block(f"for step in range(0, walk, {tile.rows})"):
             _walk(w, spec, boxes, scores)
         w.line(f"top = tl.max(tl.where(who < {count}, best, float('-inf')), 0)")
         w.line(f"tied = (who < {count}) & (best == top)")
         w.line(f"last = tl.min(tl.where(tied, who, {count}), 0)")
-        out = f"in{len(kernel.inputs)}"
-        w.line(f"tl.store({out} + line * {most} + j, tl.where(last < {count}, last + 1, 0))")
+        w.line(f"tl.store(in{len(kernel.inputs)} + line * {most} + j, "
+               f"tl.where(last < {count}, last + 1, 0))")  # fmt: skip
         w.line("latest = lane * 0 + last")
         _box(w, spec, boxes, "latest", f"latest < {count}", "")
-        w.line("j += 1")
         w.line("tl.debug_barrier()")  # what is left was written by other threads
-    with w.src.block(f"for step in range(0, {most}, {tile.rows})"):
-        w.line(f"tl.store({out} + line * {most} + step + lane, lane * 0, "
-               f"mask=(step + lane >= j) & (step + lane < {most}))")  # fmt: skip
     lines = product((spec.batch, spec.classes))
     return w.launch("suppress", w.pointers("int8"), lines, tile, lines * spec.count)
 
