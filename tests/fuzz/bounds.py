@@ -25,6 +25,7 @@ from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Op
 from braze.ops.evaluator import _in_float64, _Run
 from braze.ops.lowering import SUM_BLOCK, Pointwise, View
+from braze.ops.norm.normalization import LayerNorm
 from braze.ops.pointwise.activation import Gelu, Mish, Silu
 from braze.ops.pointwise.cast import Cast
 from braze.ops.pool.pool import LpPool
@@ -123,7 +124,7 @@ class Perturbed(Run):
             self._unmask(node)
         if self.unsees:
             self.values.update(unseen(node, self.values, self.weighs))
-        if rounds:
+        if kind == "rounds":  # what only picks elements has nothing inside that overflows
             op = _in_float64(node.op.specialize(self.env))
             self.values.update(drawn_sums(node, op, self.values, self.rng, self.factor))
         self.values.update(given)
@@ -208,7 +209,9 @@ def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | Non
     products of a number from each row, all of which are in the product of the rows' sums. Powers
     under a root are flushed while their root is not small: the p-th root of n numbers flushed. What
     a cell clips, or saturates, is not moved by its operands, but rounded in functions near 1. A
-    transformed convolution rounds all of a patch for each output of it (transforms.py).
+    norm takes a mean off that is rounded, also where the differences are so alike that moving the
+    operands hardly moves it. A transformed convolution rounds all of a patch for each output of it
+    (transforms.py).
     """
     name = node.outputs[0].dtype.name
     op = node.op
@@ -225,11 +228,24 @@ def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | Non
         return ROUNDOFF[name][0] * np.abs(x).sum(-1).prod(-1)
     if isinstance(op, Recurrence):
         return ROUNDOFF[name][0]
+    if isinstance(op, LayerNorm):
+        x, scale, *_ = (None if v is None else given[v] for v in (*node.inputs, None))
+        assert x is not None
+        unit = min(ROUNDOFF[name][0], ROUNDOFF["float32"][0])
+        return unit * _mean_by_deviation(op, x) * np.abs(1.0 if scale is None else scale)
     if (power := _rooted(op)) > 1:
         return float((_terms(node, given) * FLUSHED[name]) ** (1 / power))
     if isinstance(op, Conv):  # float16 and bfloat16 are summed in float32
         return transform_loss(node, given, min(ROUNDOFF[name][0], ROUNDOFF["float32"][0]))
     return None
+
+
+def _mean_by_deviation(op: LayerNorm, x: Array) -> Array:
+    """The largest number of each row, as its mean may be, by its deviation."""
+    axes = tuple(range(op.axis % x.ndim, x.ndim))
+    size = np.abs(x).max(axes, keepdims=True, initial=0.0)
+    deviation = np.sqrt(np.square(x - x.mean(axes, keepdims=True)).mean(axes, keepdims=True))
+    return np.asarray(size / (deviation + math.sqrt(op.epsilon)))
 
 
 def _rooted(op: Op) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from braze.core.dtypes import BOOL, F32
+from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Node, TensorType, Value
 from braze.ops.product.attention import FusedAttention
 from braze.ops.product.deform_conv import DeformConv
 from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import Reduce
+from tests.fuzz.bounds import Perturbed
 from tests.fuzz.case import Case, Fill, Step, Tensor
 from tests.fuzz.expected import MINUS, NAN, PLUS, _combine
 from tests.fuzz.left_open import moved_places, unseen
@@ -178,3 +180,29 @@ def test_a_run_may_draw_nothing_of_a_sum_that_can_overflow() -> None:
     node = Node(MatMul(), (a, b), (out,))
     drawn = [drawn_sums(node, node.op, values, np.random.default_rng(s), 1.0) for s in range(64)]
     assert 10 < sum(not d for d in drawn) < 50
+
+
+def test_the_mean_of_a_norm_is_rounded() -> None:
+    """Of two elements the norm is nearly 1 and -1 whatever they are, but not what their mean is."""
+    steps = (Step("Conv", ("x", "w"), ("c",)), Step("LayerNormalization", ("c", "s"), ("y",)))
+    weight = Tensor("float32", (4, 6, 3, 1, 1), Fill("uniform", -0.4714, 0.4714), 917274493)
+    inputs = {"x": Tensor("float32", (1, 6, 6, 7, 2), Fill("spread"), 287667731)}
+    constants = {"w": weight, "s": Tensor("float32", (2,), seed=379353332)}
+    right(Case(steps, inputs, ("y",), constants), Variant(2), Variant(2, "reference"))
+
+
+def test_what_moves_huge_numbers_does_not_overflow() -> None:
+    """All runs give what is read, in its place: no run draws anything."""
+    x = Tensor("float32", (3, 2), Fill(strewn=("max",), share=0.9), 1)
+    inputs = {"x": x, "n": Tensor("int64", (2,), values=(3, 2))}
+    steps = (
+        Step("Mul", ("x", "h"), ("m",)),
+        Step("ReverseSequence", ("m", "n"), ("y",), {"batch_axis": 1, "time_axis": 0}),
+    )
+    case = Case(steps, inputs, ("m", "y"), {"h": Tensor("float32", (), values=(0.4,))})
+    graph = import_network(case.model()).graph
+    seeds = map(np.random.default_rng, range(9))
+    found = [Perturbed(graph, rng).evaluate(case.feed({}), frozenset()) for rng in seeds]
+    for run in found:
+        assert np.isfinite(run["y"]).all()
+        np.testing.assert_allclose(run["y"][:, 0], run["m"][::-1, 0], rtol=1e-6)
