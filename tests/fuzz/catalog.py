@@ -256,6 +256,7 @@ LATER: Final[Mapping[str, Family]] = {
         "com.microsoft.GroupNorm": f.contributed_group_norm("GroupNorm"),
         "com.microsoft.SkipGroupNorm": f.contributed_group_norm("SkipGroupNorm"),
         "com.microsoft.GridSample": f.sample, "com.microsoft.RotaryEmbedding": f.rotary,
+        "com.microsoft.CropAndResize": f.crop_resize,
     }, (2, 3, 4, 4), takes="f", gives="f"),
     "contributed_product": Family("anchor", {
         "com.microsoft.FusedMatMul": f.fused_matmul("FusedMatMul"),
@@ -301,6 +302,9 @@ NOT_GENERATED: Final[Mapping[str, str]] = {
     "ai.onnx.ml.TreeEnsembleClassifier": _JUMPS,
     "ai.onnx.ml.TreeEnsembleRegressor": _JUMPS,
     "ai.onnx.ml.ZipMap": "its input itself",
+    "com.microsoft.NGramRepeatBlock": "it compares tokens; tests/contributed/test_others.py",
+    "com.microsoft.Rfft": "it is a DFT; tests/contributed/test_others.py",
+    "com.microsoft.Irfft": "it is a DFT; tests/contributed/test_others.py",
     "braze.Assert": "it passes its input on; tests/tensorrt/test_moves.py",
     "Bernoulli": "it jumps where a probability is the number drawn; tests/random",
     "Multinomial": "it jumps where a partial sum is the number drawn; tests/random",

@@ -143,3 +143,15 @@ def rotary(s: Sketch, x: Ref) -> Ref:
     cos, sin = (s.constant(x.dtype.name, (9, half), Fill("uniform", -1, 1)) for _ in range(2))
     start = s.constant("int64", (1,), values=[s.r.randrange(5)])
     return s.add1(DOMAIN + "RotaryEmbedding", x, start, cos, sin, interleaved=s.r.choice([0, 1]))
+
+
+def crop_resize(s: Sketch, x: Ref) -> Ref:
+    """Regions of images, some of which reach outside."""
+    s.need(x.rank == 4 and x.dtype.name == "float32")
+    s.need(all(static(d) and int(d) > 0 for d in x.shape))
+    count = s.r.randint(1, 3)
+    regions = s.input("float32", (count, 4), Fill("uniform", -0.2, 1.2), made=False)
+    images = s.constant("int32", (count,), values=[s.r.randrange(size(x, 0)) for _ in range(count)])
+    sizes = s.ints(s.r.choice([1, 2, 3]), s.r.choice([1, 4]))
+    return s.add1(DOMAIN + "CropAndResize", x, regions, images, s.add1("Cast", sizes, to=6),
+                  mode="bilinear", extrapolation_value=0.5)  # fmt: skip

@@ -321,10 +321,10 @@ def test_a_printed_test_is_python() -> None:
 
 
 def test_an_untyped_error_is_a_failure_and_a_refusal_is_none() -> None:
-    refused = small_case(Step("com.microsoft.NGramRepeatBlock", ("x", "x"), ("y",)))
+    refused = small_case(Step("com.microsoft.SparseAttention", ("x", "x"), ("y",)))
     outcome = check(refused, ways=(Variant(),))
     assert outcome.status == "refused"
-    assert "mask repeated n-grams outside" in outcome.reason
+    assert "export dense attention" in outcome.reason
     broken = replace(small_case(Step("Relu", ("x",), ("y",))), sizes={"n": ()})
     assert check(broken, ways=(Variant(),)).status == "wrong"
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
-from braze.ops.contributed import fused, group_query, multi_head, rotary
+from braze.ops.contributed import decoding, fused, group_query, multi_head, rotary, spectral
 from braze.ops.contributed import norms as contributed_norms
 from braze.ops.index import gather, places, scatter, slice_import, suppress, topk, unique
 from braze.ops.ml import features, machines, support_vectors, trees_import
@@ -29,7 +29,7 @@ from braze.ops.quant import (
 from braze.ops.random import random_import
 from braze.ops.recurrent.recurrent_import import recurrent_importer
 from braze.ops.reduce import reduce_import, scan, softmax
-from braze.ops.sample import grid_sample, resize_import, roi_align
+from braze.ops.sample import crop_resize, grid_sample, resize_import, roi_align
 from braze.ops.writing import assertion
 
 # ops that are not imported: what to do instead
@@ -39,7 +39,6 @@ REMEDIES: Final[Mapping[tuple[str, str], str]] = {
     ("com.microsoft", "GreedySearch"): _LOOP_OUTSIDE,
     ("com.microsoft", "Sampling"): _LOOP_OUTSIDE,
     ("com.microsoft", "WhisperBeamSearch"): _LOOP_OUTSIDE,
-    ("com.microsoft", "NGramRepeatBlock"): "return the scores, and mask repeated n-grams outside",
     ("com.microsoft", "SparseAttention"): (
         "export dense attention: GroupQueryAttention, or MultiHeadAttention with the blocks as "
         "attention_bias"
@@ -263,6 +262,10 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "NhwcConv"): fused.import_nhwc_conv,
     ("com.microsoft", "NhwcFusedConv"): fused.import_nhwc_conv,
     ("com.microsoft", "GridSample"): grid_sample.import_grid_sample,
+    ("com.microsoft", "CropAndResize"): crop_resize.import_crop_and_resize,
+    ("com.microsoft", "NGramRepeatBlock"): decoding.import_ngram_repeat_block,
+    ("com.microsoft", "Rfft"): spectral.import_rfft,
+    ("com.microsoft", "Irfft"): spectral.import_irfft,
     ("com.microsoft", "EmbedLayerNormalization"): contributed_norms.import_embed_layer_norm,
     ("com.microsoft", "GroupNorm"): contributed_norms.import_group_norm,
     ("com.microsoft", "SkipGroupNorm"): contributed_norms.import_skip_group_norm,

@@ -127,9 +127,17 @@ def import_dft(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         size = settled(g, run_sizes(n, g, 1, "dft_length")[0], None, f"{n.name}_length")
     elif inverse and onesided:
         size = 2 * (size - 1)
+    return (transformed(n, g, x, k, size, inverse, onesided),)
+
+
+def transformed(
+    n: OnnxNode, g: GraphBuilder, x: Value, k: int, size: Dim, inverse: bool, onesided: bool
+) -> Value:
+    """The DFT of `size` points along axis k of [.., 1 or 2]."""
+    rank = len(x.shape)
     perm = [a for a in range(rank) if a not in (k, rank - 1)] + [k, rank - 1]
     y = _transform(n, g, transpose(g, x, perm), size, inverse, onesided)
-    return (transpose(g, y, [perm.index(a) for a in range(rank)]),)
+    return transpose(g, y, [perm.index(a) for a in range(rank)])
 
 
 @dataclass(frozen=True)
