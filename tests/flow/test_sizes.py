@@ -255,3 +255,21 @@ m (float[4] x, int64[1] n) => (float[4, k] y) {
 }""", checked=False)  # fmt: skip
     with pytest.raises(BrazeError, match="sizes that may differ from one iteration to the next"):
         braze.build(m)
+
+
+@pytest.mark.parametrize("size", ["n", "k"])
+def test_an_output_that_is_another_value_in_a_shape_of_the_run(size: str) -> None:
+    """The value was made in the memory of the output, whose size was not known yet; k comes from
+    the value itself."""
+    m = model("""
+m (float[6] x, int64[1] n) => (float[a, b] y) <int64[1] rest = {-1}> {
+  z = Softmax(x)
+  one = ReduceSum(z)
+  two = Add(one, one)
+  half = Round(two)
+  k = Cast <to = 7> (half)
+  shape = Concat <axis = 0> (SIZE, rest)
+  y = Reshape(z, shape)
+}""".replace("SIZE", size), checked=False)  # fmt: skip
+    x = np.arange(6, dtype=np.float32) / 4
+    check(m, *({"x": x, "n": np.array([n])} for n in ((1, 3, 6) if size == "n" else (1,))))

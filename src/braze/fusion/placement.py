@@ -24,6 +24,7 @@ from braze.fusion.legality import (
 )
 from braze.fusion.region import Refusal
 from braze.ir.graph import Graph, Node, Value
+from braze.ir.run_sizes import shape_symbols
 from braze.ops.lowering import Anchor, Flow, Lowering, Nest, Pointwise, View
 
 
@@ -113,6 +114,7 @@ class _Placer:
         self._nest_reads: dict[Node, dict[Value, list[SlotReads]]] = {}
         self._alias_sources: set[Value] = set()
         self._claimed: set[Value] = set()  # bases held by an output's binding
+        self._of_run = {s.symbol for s in question.graph.sizes}
 
     def place(self, node: Node) -> None:
         """Decide for one node (its users are placed already)."""
@@ -178,7 +180,8 @@ class _Placer:
         """Whether output `v`, a reshape, may be the one whose binding holds its base's bytes.
 
         Not when the base is an input or a constant, or is (or is the base of) another output, or
-        control flow gives it memory of its own.
+        control flow gives it memory of its own, or the output has a size that only the run knows:
+        it may be known when the base is made already, or not.
         """
         base, producer = v, self.q.graph.producer
         while base in producer:
@@ -189,6 +192,8 @@ class _Placer:
             if base in self.q.pinned:
                 return False
         if base not in producer or base in self._claimed or self._is_late(base):
+            return False
+        if shape_symbols(v) & self._of_run - shape_symbols(base):
             return False
         self._claimed.add(base)
         return True
