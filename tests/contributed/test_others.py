@@ -1,4 +1,4 @@
-"""Ops of com.microsoft that stand alone: regions of images, repeated n-grams, half spectra."""
+"""Ops of com.microsoft that stand alone: regions of images, n-grams, half spectra, inverses."""
 
 from __future__ import annotations
 
@@ -57,6 +57,37 @@ def test_ngrams_that_would_be_repeated(size: int) -> None:
             np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (5, 4, 4), (2, 3, 9, 9), (0, 3, 3)])
+def test_inverses(shape: tuple[int, ...]) -> None:
+    """Of matrices that need pivots: the first diagonal is 0."""
+    x = np.random.default_rng(sum(shape)).standard_normal(shape).astype("f")
+    if shape[-1] > 1:
+        x[..., 0, 0] = 0
+    model = node_model("Inverse", [x], symbols={0: (len(shape) - 2, len(shape) - 1)})
+    want = np.linalg.inv(x.astype("f8"))
+    # float32 loses as many digits as the condition number has
+    worst = np.max(np.linalg.cond(x.astype("f8")), initial=1) * np.abs(want).max(initial=1)
+    for target in ("cpu", "reference"):
+        got = braze.build(model, target=target, optimization_level=1)({"x0": x})["y0"]
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, 0, 4e-7 * worst)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8"])
+def test_types_of_inverses(dtype: str) -> None:
+    x = np.array([[0, 2, 1], [1, 1, 0], [3, 0, 1]], dtype)
+    got = braze.build(node_model("Inverse", [x]), optimization_level=1)({"x0": x})["y0"]
+    assert got.dtype == dtype
+    limit = 1e-3 if dtype == "f2" else 1e-14  # one rounding to 11 bits; a dozen operations
+    np.testing.assert_allclose(got, np.linalg.inv(x.astype("f8")), limit, limit)
+
+
+def test_a_singular_matrix_has_no_finite_inverse() -> None:
+    x = np.ones((2, 2), np.float32)
+    got = braze.build(node_model("Inverse", [x]), optimization_level=1)({"x0": x})["y0"]
+    assert not np.isfinite(got).any()
+
+
 @pytest.mark.parametrize("shape", [(8,), (3, 7), (2, 4, 10)])
 @pytest.mark.parametrize("axes", [1, 2])
 def test_half_spectra(shape: tuple[int, ...], axes: int) -> None:
@@ -84,6 +115,8 @@ def test_half_spectra(shape: tuple[int, ...], axes: int) -> None:
         ("NGramRepeatBlock", [np.array(TEXTS), np.zeros((4, 6), "f")], {"ngram_size": 0}, "1 or"),
         ("Rfft", [np.zeros(4, "f")], {"onesided": 0}, "two-sided"),
         ("Irfft", [np.zeros((4, 3), "f")], {}, "must be 2"),
+        ("Inverse", [np.zeros((2, 3), "f")], {}, "sizes 3 and 2 differ"),
+        ("Inverse", [np.zeros(3, "f")], {}, "no stack of matrices"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -302,6 +302,7 @@ NOT_GENERATED: Final[Mapping[str, str]] = {
     "ai.onnx.ml.TreeEnsembleClassifier": _JUMPS,
     "ai.onnx.ml.TreeEnsembleRegressor": _JUMPS,
     "ai.onnx.ml.ZipMap": "its input itself",
+    "com.microsoft.Inverse": "it chooses rows by their size; tests/contributed/test_others.py",
     "com.microsoft.NGramRepeatBlock": "it compares tokens; tests/contributed/test_others.py",
     "com.microsoft.Rfft": "it is a DFT; tests/contributed/test_others.py",
     "com.microsoft.Irfft": "it is a DFT; tests/contributed/test_others.py",

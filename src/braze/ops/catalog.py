@@ -7,7 +7,15 @@ from typing import Final
 
 from braze.ops.base import Importer
 from braze.ops.contributed import activations as contributed_activations
-from braze.ops.contributed import decoding, fused, group_query, multi_head, rotary, spectral
+from braze.ops.contributed import (
+    decoding,
+    fused,
+    group_query,
+    inverse,
+    multi_head,
+    rotary,
+    spectral,
+)
 from braze.ops.contributed import norms as contributed_norms
 from braze.ops.index import gather, places, scatter, slice_import, suppress, topk, unique
 from braze.ops.ml import features, machines, support_vectors, trees_import
@@ -263,6 +271,7 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "NhwcFusedConv"): fused.import_nhwc_conv,
     ("com.microsoft", "GridSample"): grid_sample.import_grid_sample,
     ("com.microsoft", "CropAndResize"): crop_resize.import_crop_and_resize,
+    ("com.microsoft", "Inverse"): inverse.import_inverse,
     ("com.microsoft", "NGramRepeatBlock"): decoding.import_ngram_repeat_block,
     ("com.microsoft", "Rfft"): spectral.import_rfft,
     ("com.microsoft", "Irfft"): spectral.import_irfft,
