@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,36 @@ def test_a_strided_convolution_of_fewer_pixels_than_its_kernel_has() -> None:
     """It has no output; the reference backend took one window of it."""
     steps = (Step("Conv", ("x", "w"), ("y",), {"strides": (1, 2)}),)
     case = Case(steps, {"x": drawn(1, 2, 3, 4, 1)}, ("y",), {"w": drawn(2, 4, 3, 3, 3)})
+    right(case, *LEVELS, REFERENCE)
+
+
+@pytest.mark.parametrize(
+    ("shape", "given"),
+    [
+        ((1, 2, "n"), {"strides": (2,)}),
+        ((1, 2, "n"), {"strides": (3,), "output_padding": (1,)}),
+        ((2, 2, "n", 3), {"strides": (2, 2)}),
+        ((1, 2, "n", 3, 2), {"strides": (2, 3, 2), "pads": (0, 1, 1, 0, 1, 1)}),
+    ],
+)
+def test_a_strided_transposed_convolution_of_an_axis_of_any_size(
+    shape: tuple[int | str, ...], given: dict[str, tuple[int, ...]]
+) -> None:
+    """Of no pixels, the zeros between them would be fewer than none."""
+    steps = (Step("ConvTranspose", ("x", "w"), ("y",), given),)
+    constants = {"w": drawn(2, 2, 4, *[3] * (len(shape) - 2))}
+    case = Case(steps, {"x": drawn(1, *shape)}, ("y",), constants, {"n": (0, 0, 4)})
+    right(case, *LEVELS, REFERENCE)
+    right(replace(case, sizes={"n": (0, 3, 4)}), *LEVELS, REFERENCE)
+
+
+@pytest.mark.parametrize(
+    ("op", "channels", "weight"),
+    [("Conv", 0, (3, 0, 3)), ("Conv", 2, (0, 2, 3)), ("ConvTranspose", 0, (0, 3, 3))],
+)
+def test_convolutions_without_channels(op: str, channels: int, weight: tuple[int, ...]) -> None:
+    steps = (Step(op, ("x", "w"), ("y",)),)
+    case = Case(steps, {"x": drawn(1, 1, channels, 5)}, ("y",), {"w": drawn(2, *weight)})
     right(case, *LEVELS, REFERENCE)
 
 

@@ -92,7 +92,7 @@ def _conv(spec: ConvSpec, values: Sequence[Array], env: Env, work: Any) -> Array
     w = values[1].reshape(spec.out_channels, spec.in_channels // spec.groups, *spec.kernel)
     w = w.astype(work)
     group_in, groups = w.shape[1], spec.groups
-    w = w.reshape(groups, spec.out_channels // groups, group_in, -1)
+    w = w.reshape(groups, spec.out_channels // groups, group_in, math.prod(spec.kernel))
     total = BlockedSum((batch, *out_spatial, *w.shape[:2]), work, spec.block)
     for position, tap in enumerate(np.ndindex(*spec.kernel)):
         steps = zip(tap, spec.dilations, out_spatial, spec.strides, strict=True)

@@ -96,10 +96,10 @@ class ConvTranspose(LayoutOp):
             (n - 1) * s + (k - 1) * d + 1
             for n, s, k, d in zip(spatial, self.strides, w.shape[2:], self.dilations, strict=True)
         ]
-        y = np.zeros((batch, filters, *full), dtype=x.dtype)
+        y = np.zeros((batch, filters, *(max(0, n) for n in full)), dtype=x.dtype)
         parts = x.reshape(batch, g, x.shape[1] // g, int(np.prod(spatial)))
         weights = w.reshape(g, w.shape[0] // g, w.shape[1], *w.shape[2:])
-        for tap in np.ndindex(*w.shape[2:]):
+        for tap in np.ndindex(*w.shape[2:]) if parts.size else ():
             at = (slice(None), slice(None), slice(None), *tap)
             moved = np.matmul(weights[at].transpose(0, 2, 1), parts)
             places = tuple(
@@ -109,7 +109,8 @@ class ConvTranspose(LayoutOp):
             where = (slice(None), slice(None), *places)
             y[where] += moved.reshape(batch, filters, *spatial)
         begins = (0, 0, *(-p for p in self.pads[:rank]))
-        ends = (0, 0, *(o - p for o, p in zip(self.output_padding, self.pads[rank:], strict=True)))
+        more = zip(self.output_padding, self.pads[rank:], full, strict=True)
+        ends = (0, 0, *(o - p + min(0, n) for o, p, n in more))  # of no pixels: fewer than none
         return Pad("constant", begins, ends, 0.0).reference(y)[0]
 
     def lower(self, inputs: Types, outputs: Sequence[TensorType]) -> Lowering:
@@ -175,7 +176,7 @@ class ConvTranspose(LayoutOp):
         return (g.add1(cut, y),)
 
     def _build_conv(self, g: GraphBuilder, x: Value, w: Value) -> tuple[Value, ...]:
-        """A Conv of the input with zeros between its pixels and the mirrored kernel."""
+        """A Conv of the input with zeros behind each of its pixels and the mirrored kernel."""
         rank, groups = len(self.strides), self.groups
         channels, per_group, *kernel = w.shape
         w = reshape(g, w, (groups, channels // groups, per_group, *kernel))
@@ -190,7 +191,8 @@ class ConvTranspose(LayoutOp):
         for i in range(rank):
             reach = dims.number(last[i]) * self.dilations[i]
             begins.append(reach - self.pads[i])
-            ends.append(reach - self.pads[rank + i] + self.output_padding[i])
+            behind = self.strides[i] - 1  # the last pixel's zeros: without it they are none
+            ends.append(reach - self.pads[rank + i] + self.output_padding[i] - behind)
         if min(begins + ends) < 0:
             x = g.add1(Pad("constant", (0, *begins, 0), (0, *ends, 0), 0.0), x)
             begins, ends = [0] * rank, [0] * rank
@@ -234,18 +236,18 @@ class ConvTranspose(LayoutOp):
 
 @dataclass(frozen=True)
 class InsertZeros(Op):
-    """steps - 1 zeros between neighbours of each axis: out[i * step] = x[i]."""
+    """steps - 1 zeros behind each element of each axis: out[i * step] = x[i]."""
 
     steps: tuple[int, ...]
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
         x = type_of(inputs, 0)
-        shape = tuple((d - 1) * s + 1 for d, s in zip(x.shape, self.steps, strict=True))
+        shape = tuple(d * s for d, s in zip(x.shape, self.steps, strict=True))
         return (TensorType(x.dtype, shape),)
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         x = array_of(inputs, 0)
-        shape = [(d - 1) * s + 1 for d, s in zip(x.shape, self.steps, strict=True)]
+        shape = [d * s for d, s in zip(x.shape, self.steps, strict=True)]
         y = np.zeros(shape, dtype=x.dtype)
         y[tuple(slice(None, None, s) for s in self.steps)] = x
         return (y,)
