@@ -122,6 +122,22 @@ def test_one_row_of_an_axis_broadcasts_to_it(target: str, first: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_one_row_of_an_axis_of_the_run_broadcasts_to_it(target: str) -> None:
+    """Where only the run knows how long the axis is."""
+    nodes = [node("Compress", "x c", "b", axis=0), node("Slice", "b last far zero", "w"),
+             node("Div", "b w", "y")]  # fmt: skip
+    inputs = [("x", F, [4, 3]), ("c", TensorProto.BOOL, [4])]
+    used = {k: ENDS[k] for k in ("last", "far", "zero")}
+    engine = braze.build(model(nodes, inputs, [("y", F)], **used), target=target,
+                         optimization_level=1)  # fmt: skip
+    x = 1 + np.random.default_rng(0).random((4, 3), np.float32)
+    for taken in ([1, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]):
+        c = np.array(taken, bool)
+        got = engine({"x": x, "c": c})["y"]
+        np.testing.assert_allclose(got, x[c] / x[c][-1:], rtol=1e-6)  # one division
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_one_row_of_another_axis_must_be_there(target: str) -> None:
     made = ones_of("Add", "a w", a=["M", 2, 3], b=["N", 1, 3])
     engine = braze.build(made, target=target, optimization_level=1)

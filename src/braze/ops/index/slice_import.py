@@ -83,7 +83,10 @@ def _resolve_slice(
         count = dims.ceildiv(start - end, -step)
         if is_run_size(g, start):
             start = larger(start, 0, bounds)  # of nothing, where it is less
-    count = settled(g, larger(count, 0, bounds), size, f"{n.name}_size")
+    count = larger(count, 0, bounds)
+    few = bounds(count)[1]  # of the last k it is k, whatever the axis
+    most = few if few < bounds(size)[1] else size
+    count = settled(g, count, most, f"{n.name}_size")
     return settled(g, start, None, f"{n.name}_start"), count
 
 
