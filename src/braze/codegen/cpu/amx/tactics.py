@@ -102,8 +102,10 @@ def cuts(
 ) -> tuple[tuple[str, int, int], ...]:
     """(order, block_tiles, group_panels), best first; sizes: rows, columns, bytes of a row.
 
-    Rows are copied once for each group of panels and each unit of a block, so that all panels are
-    one group, or blocks are small where workers share one.
+    Blocks as large as the second level holds come first: panels stay in the first one while rows
+    pass by, and what was just copied is not loaded at once. Rows are copied once for each group of
+    panels and each unit of a block, so that all panels are one group, or blocks are small where
+    workers share one.
     """
     (m, n, row_bytes), (heights, widths) = sizes, shape
     rows, half = (m if isinstance(m, int) else ASSUMED_ROWS), target.l2_bytes // 2
@@ -114,12 +116,12 @@ def cuts(
     far = max(1, min(half // 2 // tile_bytes, share))
     whole = max(1, min(half // tile_bytes, tiles))
     group = panels if mode != "direct" else max(1, min(half // panel_bytes, panels))
-    by_rows = [("panels", near, group), ("panels", far, group)]
+    by_rows = [("panels", far, group), ("panels", near, group)]
     if mode == "direct":
         by_panels = [("panels", whole, 1), ("rows", whole, 1)]
         few = whole == tiles and (tiles < panels or n * row_bytes > half)
     else:
         by_panels = [("rows", whole if target.threads == 1 else near, 1), ("rows", whole, 1)]
         few = tiles < 2 * target.threads
-    found = [*by_panels, *by_rows] if few else [*by_rows, *by_panels]
-    return tuple(dict.fromkeys(found))[:3]
+    first, second = (by_panels, by_rows) if few else (by_rows, by_panels)
+    return tuple(dict.fromkeys((first[0], second[0], first[1], second[1])))[:3]
