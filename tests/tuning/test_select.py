@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -158,6 +158,20 @@ def test_a_product_behind_another_epilogue_is_timed_by_the_tactics_that_were_bes
     first, *others, wider = timed(Spy(), 3)
     assert len(first) == len(wider) == 4
     assert others == [first[2:], first[2:]]
+
+
+@dataclass(frozen=True)
+class TwoTemplates(Spy):
+    """The first tactic of a product is of a template of its own."""
+
+    def tactics(self, kernel: Kernel, effort: Effort) -> tuple[Tactic, ...]:
+        first, *others = super().tactics(kernel, effort)
+        return replace(first, template="other"), *others
+
+
+def test_the_best_of_another_template_is_timed_too() -> None:
+    first, *others, _ = timed(TwoTemplates(), 3)
+    assert first[0].template == "other" and others == [(first[0], *first[2:])] * 2
 
 
 def test_higher_levels_time_every_epilogue() -> None:

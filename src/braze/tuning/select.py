@@ -179,13 +179,15 @@ class Tuner:
 
     def _narrowed(self, k: Candidates, alike: Candidates | None) -> Candidates:
         """Of a product that was timed behind another epilogue (`alike`), those of its tactics that
-        were fastest there. What was compiled side by side keeps all: it costs no more than its
-        runs, and on devices the epilogue decides too."""
+        were fastest there, and the fastest of each template: they treat epilogues differently. What
+        was compiled side by side keeps all: it costs no more than its runs, and on devices the
+        epilogue decides too."""
         ahead = any((k.text, t) in self._compiled for t in k.tactics)
         if alike is None or ahead or not self.effort.again:
             return k
         order = sorted(range(len(alike.seconds)), key=alike.seconds.__getitem__)
-        best = sorted(order[: self.effort.again])
+        templates = {k.tactics[i].template: i for i in reversed(order)}  # the fastest of each
+        best = sorted({*order[: self.effort.again], *templates.values()})
         return replace(k, tactics=tuple(k.tactics[i] for i in best))
 
     def _is_choice(self, k: Candidates) -> bool:
