@@ -127,6 +127,24 @@ def test_values_tell_the_shape() -> None:
     assert result.types["x"].shape == (5,)
 
 
+@pytest.mark.parametrize(
+    ("shape", "guesses"),
+    [
+        (("n", 3, "h", "w"), {"n": 1, "h": 224, "w": 224}),
+        (("n", "s", "t"), {"n": 1, "s": 128, "t": 128}),
+        (("n", 2, "d", "h", "w"), {"n": 1, "d": 32, "h": 32, "w": 32}),
+        (("n", 2, 8, "h", "w"), {"n": 1, "h": 128, "w": 128}),
+        (("n", "a", "b", "c", "d"), {"n": 1, "a": 16, "b": 16, "c": 16, "d": 16}),
+        (("n", *"abcdefghijklmnopqr"), {"n": 1, **dict.fromkeys("abcdefghijklmnopqr", 1)}),
+        (("n", "n"), {"n": 1}),
+    ],
+)
+def test_many_guessed_sizes_are_small(
+    shape: tuple[int | str, ...], guesses: dict[str, int]
+) -> None:
+    assert resolve_shapes([record("x", *shape)]).guesses == guesses
+
+
 def test_missing_shapes_may_be_anything_and_are_listed() -> None:
     inputs = [record("x", "N", 3, None), record("y", 2), record("z", "N", "T")]
     free = resolve_shapes(inputs)

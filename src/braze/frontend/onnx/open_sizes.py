@@ -21,6 +21,7 @@ Axes = Mapping[str, "tuple[int | str, ...] | None"]
 _BATCH: Final = 1
 _PICTURE: Final = 224  # a side of a picture: the last axes of a tensor of four
 _LENGTH: Final = 128  # of a sequence: any other
+_PLACES_LOG2: Final = 16  # of a tensor in which more than two sizes are guessed: about a picture
 
 
 def parse_dims(dims: Dims | None) -> dict[str, tuple[Range, ...]]:
@@ -107,10 +108,27 @@ def open_sizes(
         sizes = axes[record.name]
         if sizes is None or not isinstance(record.dtype, DType):
             continue
-        for i, d in enumerate(sizes):
-            if isinstance(d, str) and d not in profiles[0]:
-                picture = len(sizes) == 4 and i >= 2 and record.dtype.is_float
-                guesses[d] = _BATCH if i == 0 else _PICTURE if picture else _LENGTH
-                for ranges in profiles:
-                    ranges[d] = (0, guesses[d], MAX_SIZE)
+        for d, guess in _guessed(sizes, record.dtype, profiles[0]).items():
+            guesses[d] = guess
+            for ranges in profiles:
+                ranges[d] = (0, guess, MAX_SIZE)
+    return guesses
+
+
+def _guessed(
+    sizes: Sequence[int | str], dtype: DType, given: Mapping[str, Range]
+) -> dict[str, int]:
+    """What the sizes of one tensor that are not given are taken for.
+
+    The more of them there are the smaller: a volume of the sides of a sequence would be measured
+    for minutes, and tells nothing that one of as many places as a picture does not.
+    """
+    found = [i for i, d in enumerate(sizes) if isinstance(d, str) and d not in given]
+    many = sum(i > 0 for i in found)
+    length = min(_LENGTH, 1 << _PLACES_LOG2 // max(1, many))
+    guesses: dict[str, int] = {}
+    for i in found:
+        picture = len(sizes) == 4 and i >= 2 and dtype.is_float
+        guess = _BATCH if i == 0 else _PICTURE if picture else length
+        guesses.setdefault(str(sizes[i]), guess)
     return guesses
