@@ -62,7 +62,7 @@ def node_model(
     )
     opsets = [helper.make_opsetid("", opset)]
     if domain:
-        opsets.append(helper.make_opsetid(domain, DOMAINS[domain]))
+        opsets.append(helper.make_opsetid(domain, DOMAINS.get(domain, 1)))
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 

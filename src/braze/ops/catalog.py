@@ -42,7 +42,18 @@ from braze.ops.writing import assertion
 
 # ops that are not imported: what to do instead
 _LOOP_OUTSIDE: Final = "run its decoder once a token, and choose the token outside"
+# of models that ONNX Runtime saved with all of its optimizations: layouts of one machine
+_SAVED: Final = "save the model with ONNX Runtime's extended optimizations, or use it as exported"
+_BLOCKED: Final = "com.microsoft.nchwc"
 REMEDIES: Final[Mapping[tuple[str, str], str]] = {
+    (_BLOCKED, "Conv"): _SAVED,
+    (_BLOCKED, "MaxPool"): _SAVED,
+    (_BLOCKED, "AveragePool"): _SAVED,
+    (_BLOCKED, "GlobalMaxPool"): _SAVED,
+    (_BLOCKED, "GlobalAveragePool"): _SAVED,
+    (_BLOCKED, "Upsample"): _SAVED,
+    (_BLOCKED, "ReorderInput"): _SAVED,
+    (_BLOCKED, "ReorderOutput"): _SAVED,
     ("com.microsoft", "BeamSearch"): _LOOP_OUTSIDE,
     ("com.microsoft", "GreedySearch"): _LOOP_OUTSIDE,
     ("com.microsoft", "Sampling"): _LOOP_OUTSIDE,
