@@ -81,6 +81,7 @@ def kernels(graph: Graph, abilities: Any = UNLIMITED) -> tuple[int, tuple[Lowere
         LARGEST,
         MaxPool((2, 3), (1, 2), (1, 1), (0, 1, 1, 0), layout="NHWC"),
         MaxPool((3, 2), (3, 2), (1, 1), (1, 0, 0, 0), ceil_mode=True, layout="NHWC"),
+        MaxPool((12, 3), (2, 2), (1, 1), (0, 1, 0, 1), layout="NHWC"),  # gives no rows
     ],
 )
 def test_it_joins(pool: Pool) -> None:

@@ -312,11 +312,38 @@ def losses(r: random.Random) -> Case:
     return Case(steps, inputs, ("y",), constants, outside="t" if wrong else "").trimmed()
 
 
+def nothing_to_convolve(r: random.Random) -> Case:
+    """Convolutions, also transposed ones, of no pixels, no channels or no filters."""
+    rank, op = r.choice([1, 1, 2, 3]), r.choice(["Conv", "ConvTranspose", "ConvTranspose"])
+    nothing = r.choice(["pixels", "pixels", "channels", "filters"])
+    channels, filters = (0 if nothing == part else 2 for part in ("channels", "filters"))
+    strides = tuple(r.choice([1, 2, 3]) for _ in range(rank))
+    given = {"strides": strides, "dilations": tuple(r.choice([1, 1, 2]) for _ in range(rank))}
+    if op == "Conv":
+        given["pads"] = (2,) * 2 * rank  # as much as the widest kernel needs
+    else:
+        given["pads"] = tuple(r.choice([0, 0, 1]) for _ in range(2 * rank))
+        given["output_padding"] = tuple(r.randrange(s) for s in strides)
+    if op == "ConvTranspose" and nothing == "pixels":  # what is left of no pixels is not negative
+        given["pads"] = (0,) * 2 * rank
+    spatial: list[int | str] = [r.choice([3, 4]) for _ in range(rank)]
+    if nothing == "pixels":
+        spatial[r.randrange(rank)] = r.choice([0, "l", "l"])
+    weight = (filters, channels) if op == "Conv" else (channels, filters)
+    steps = (Step(op, ("x", "w", "b"), ("c",), given), Step(r.choice(UNARY), ("c",), ("y",)))
+    constants = {"w": _seeded(r, "float32", (*weight, *[3] * rank)),
+                 "b": _seeded(r, "float32", (filters,))}  # fmt: skip
+    inputs = {"x": _seeded(r, "float32", (r.choice([1, 2]), channels, *spatial))}
+    sizes = {"l": (0, r.choice([0, 3]), 5)} if "l" in spatial else {}
+    return Case(steps, inputs, ("y",), constants, sizes)
+
+
 EXTREMES: Final[Mapping[str, Extreme]] = {
     f.__name__.replace("_", " "): f
     for f in (
         no_elements, inner_size_zero, zero_rows, one_element, all_dynamic, deep_chain, deep_anchors,
         constant_of_many_readers, odd_outputs, empty_constants, many_operands, unrolled_recurrence,
         fixed_batch_reshape, sizes_as_numbers, long_sum, losses,
+        nothing_to_convolve,
     )
 }  # fmt: skip

@@ -114,7 +114,7 @@ def _pooled(spec: PooledSpec, values: Sequence[Array], env: Env, work: Any) -> A
     parts = []
     for at in np.ndindex(*spec.window):
         places = zip(at, outs, spec.steps, strict=True)
-        cut = (slice(t, t + (o - 1) * s + 1, s) for t, o, s in places)
+        cut = (slice(t, t + max(0, (o - 1) * s + 1), s) for t, o, s in places)
         everything: tuple[slice, ...] = (slice(None), *cut)
         parts.append(sums[everything])
     largest: Array = np.maximum.reduce(parts)
