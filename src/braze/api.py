@@ -13,7 +13,7 @@ import numpy as np
 from braze.builder import build_plan
 from braze.codegen.catalog import find_backend
 from braze.core.config import BuildConfig, check_layers, precision_text
-from braze.core.errors import ConfigError
+from braze.core.errors import ConfigError, OptionError
 from braze.core.trace import Progress, Trace
 from braze.core.words import shown
 from braze.engine.plan import Plan
@@ -150,7 +150,7 @@ def _check_names(options: Iterable[str]) -> None:
     for name in options:
         if name not in known:
             close = difflib.get_close_matches(name, known, 1)
-            raise TypeError(
+            raise OptionError(
                 f"braze.build has no option {name!r}"
                 + (f"; did you mean {close[0]!r}?" if close else "")
                 + f" (its options are {', '.join(known)})"

@@ -273,3 +273,22 @@ m (float[6] x, int64[1] n) => (float[a, b] y) <int64[1] rest = {-1}> {
 }""".replace("SIZE", size), checked=False)  # fmt: skip
     x = np.arange(6, dtype=np.float32) / 4
     check(m, *({"x": x, "n": np.array([n])} for n in ((1, 3, 6) if size == "n" else (1,))))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("level", [0, 3])
+def test_what_a_run_refuses_is_said_of_the_model(target: str, level: int) -> None:
+    """An axis that is not there to copy, and a window that does not fit."""
+    copied = model("agraph (float[n] x, int64[2] s) => (float[a, b] y) { y = Reshape(x, s) }")
+    engine = braze.build(copied, target=target, optimization_level=level)
+    x = np.ones(6, np.float32)
+    with pytest.raises(ShapeError, match=r"size 1 of the shape must not be 0, .* rank 1 does not"):
+        engine({"x": x, "s": np.array([-1, 0])})
+    assert engine({"x": x, "s": np.array([0, 1])})["y"].shape == (6, 1)
+    pooled = model(
+        "agraph (float[1, 1, l] x) => (float[1, 1, k] y) { y = MaxPool <kernel_shape = [5]> (x) }"
+    )
+    engine = braze.build(pooled, target=target, optimization_level=level)
+    with pytest.raises(ShapeError, match="a window of 5 must fit size l on spatial axis 0"):
+        engine({"x": np.ones((1, 1, 3), np.float32)})
+    assert engine({"x": np.ones((1, 1, 5), np.float32)})["y"].shape == (1, 1, 1)

@@ -168,6 +168,8 @@ def test_an_option_that_is_none_is_told_with_the_nearest() -> None:
         build(shape={"x": (1, 3, 24, 24)})
     with pytest.raises(TypeError, match=r"braze.build has no option 'foo' .its options are target"):
         build(foo=1)
+    with pytest.raises(braze.ConfigError, match="no option 'foo'"):
+        build(foo=1)
 
 
 def test_no_inputs_at_all_name_those_there_are() -> None:

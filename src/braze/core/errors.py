@@ -45,6 +45,10 @@ class ConfigError(BrazeError):
     """A build option has a value braze does not know."""
 
 
+class OptionError(ConfigError, TypeError):
+    """A build option that braze does not have; a TypeError too, as Python's own of an argument."""
+
+
 class VerifyError(BrazeError):
     """A pass left the graph in a state that breaks an invariant (a bug in braze: please report)."""
 

@@ -109,7 +109,8 @@ class Window:
                     f"{where}: a window of {self.extent(i)} does not fit size {n} on spatial "
                     f"axis {i}; pad the input"
                 )
-            out.append(at_least(size, 0, ctx, f"{where} output size on spatial axis {i}"))
+            fits = f"{where}: a window of {self.extent(i)} must fit size {n} on spatial axis {i}"
+            out.append(at_least(size, 0, ctx, f"{fits}, with an output size"))
         return tuple(out)
 
     def position(self, i: int, out: Expr, tap: Expr) -> Expr:

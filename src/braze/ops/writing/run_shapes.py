@@ -20,8 +20,12 @@ def shape_of_run(
         _refuse_rest_of_nothing(n, g, wanted)
     copied: list[Dim] = []
     for i, d in enumerate(wanted):
-        have = source[i] if i < len(source) else -2  # a size that no copy can have
+        have = source[i] if i < len(source) else 0
         copies = is_run_size(g, d) and g.range_of(d)[0] <= 0 and not allowzero
+        if copies and i >= len(source):
+            what = f"size {i} of the shape must not be 0, which copies an axis that"
+            what += f" the data of rank {len(source)} does not have: zeros there must be none"
+            g.guard(is_zero(d), 0, f"node {n.name!r} (Reshape): {what}")
         full = d + have * is_zero(d) if copies else have if d == 0 and not allowzero else d
         known = not is_run_size(g, full)
         copied.append(full if known else g.name_size(full, -1, None, f"{n.name}_given_{i}"))
