@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from braze.core.dims import Dim, sym
 from braze.expr.fold import rewrite
@@ -16,7 +17,8 @@ from braze.expr.guards import depends_on_data, topological
 from braze.expr.loops import LoopKernel, map_nest
 from braze.expr.scalar import Expr
 from braze.expr.simplify import Linear, linear, simplify
-from braze.fusion.kernel import Kernel
+from braze.fusion.kernel import AnchorKernel, Kernel
+from braze.ops.lowering import MatmulSpec
 
 MIN_KERNELS = 8  # fewer do not repay what known places are worth to a kernel's code
 
@@ -56,6 +58,7 @@ class _Places:
     kernel: Kernel
     found: tuple[tuple[Expr, int, Linear], ...]
     numbers: tuple[int, ...]
+    fields: tuple[str, ...] = ()
 
     @staticmethod
     def of(kernel: Kernel) -> _Places:
@@ -71,7 +74,10 @@ class _Places:
                 if isinstance(total.constant, int) and total.constant >= 0:
                     found.append((e, i, total))
                     numbers.append(total.constant)
-        return _Places(kernel, tuple(found), tuple(numbers))
+        offsets = _offsets(kernel)
+        return _Places(
+            kernel, tuple(found), (*numbers, *offsets.values()), tuple(offsets)
+        )
 
     def filled(self, places: Sequence[Dim]) -> Kernel:
         """The kernel with `places` in place of its numbers."""
@@ -81,7 +87,11 @@ class _Places:
             if place != number:
                 args[i] = Linear(place, total.terms).expr()
         changed = {e: Expr("load", tuple(args), e.dtype, e.attr) for e, args in indexes.items()}
-        return _rewritten(self.kernel, changed)
+        kernel = _rewritten(self.kernel, changed)
+        if not isinstance(kernel, AnchorKernel):
+            return kernel
+        starts = places[len(self.found) : len(self.numbers)]
+        return _moved(kernel, dict(zip(self.fields, starts, strict=True)))
 
 
 def _merge(alike: Sequence[_Places], prefix: str) -> list[Shared]:
@@ -105,6 +115,27 @@ def _merge(alike: Sequence[_Places], prefix: str) -> list[Shared]:
     ]
 
 
+def _offsets(kernel: Kernel) -> dict[str, int]:
+    """Where the operands of a product begin, by field of its spec."""
+    if not isinstance(kernel, AnchorKernel) or not isinstance(kernel.spec, MatmulSpec):
+        return {}
+    operands = kernel.spec.operands
+    return {
+        name: operand.offset
+        for name, (operand, _) in operands.items()
+        if operand.slot not in kernel.constant and isinstance(operand.offset, int)
+    }
+
+
+def _moved(kernel: AnchorKernel, offsets: Mapping[str, Dim]) -> AnchorKernel:
+    """The kernel whose operands begin at `offsets`."""
+    operands = kernel.spec.operands
+    changed: Any = {
+        name: replace(operands[name][0], offset=offset) for name, offset in offsets.items()
+    }
+    return replace(kernel, spec=replace(kernel.spec, **changed))
+
+
 def _groups(items: Sequence[int], keys: Sequence[Hashable]) -> list[list[int]]:
     """Items of equal keys, where there are enough of them."""
     found: dict[Hashable, list[int]] = {}
@@ -116,6 +147,7 @@ def _groups(items: Sequence[int], keys: Sequence[Hashable]) -> list[list[int]]:
 def _surface(kernel: Kernel) -> Hashable:
     """What kernels must have in common to be worth a closer look."""
     if not isinstance(kernel, LoopKernel):
+        kernel = _moved(kernel, dict.fromkeys(_offsets(kernel), 0))
         return kernel.spec, kernel.inputs, kernel.output, kernel.constant
     return kernel.inputs, kernel.outputs, tuple((n.outer, n.inner) for n in kernel.nests)
 
