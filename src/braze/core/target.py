@@ -56,7 +56,8 @@ class Preferences:
     of bytes take unsigned data (by signed weights), not signed; lowest_hides: attention is computed
     in float32, and fast where a mask is not read, so that a mask of the lowest numbers is none;
     halves: of "fp16" and "bf16", the types that products are computed in, not in float32 after a
-    conversion.
+    conversion. shares_products: products that read many places of one tensor, as the steps of an
+    unrolled recurrence do, are better one kernel that is told the place.
     """
 
     cheap_cost: int = 4
@@ -74,6 +75,7 @@ class Preferences:
     unsigned_bytes: bool = True
     lowest_hides: bool = False
     halves: frozenset[str] = frozenset()
+    shares_products: bool = True
 
 
 PREFERENCES: Final = Preferences()  # of a processor with caches and vectors

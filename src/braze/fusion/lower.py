@@ -173,14 +173,14 @@ class Lowerer:
 
 
 def lower_all(
-    graph: Graph, lowered: Mapping[Node, Lowering], parts: Partition
+    graph: Graph, lowered: Mapping[Node, Lowering], parts: Partition, products: bool = True
 ) -> tuple[LoweredRegion, ...]:
     """The kernel of every region that is one, in execution order; those alike but for places are
-    shared."""
+    shared (products: where their operands begin, too)."""
     lower = Lowerer(graph, lowered, parts)
     found = [lower(region) for region in parts.regions if not is_flow(region, lowered)]
     sizes = {*graph.bounds, *(s for v in graph.inputs for d in v.shape for s in symbols(d))}
-    shared = share_places([low.kernel for low in found], sizes)
+    shared = share_places([low.kernel for low in found], sizes, products)
     return tuple(
         replace(low, kernel=kernel, places=places) if places else low
         for low, (kernel, places) in zip(found, shared, strict=True)

@@ -70,7 +70,7 @@ def lower_graph(
     parts = partition(
         graph, lowered, trace, fuse=fuse, keep=keep, keep_all=keep_all, backend=backend
     )
-    kernels = iter(lower_all(graph, lowered, parts))
+    kernels = iter(lower_all(graph, lowered, parts, backend.preferences.shares_products))
     items: list[Item] = []
     for region in parts.regions:
         if not is_flow(region, lowered):

@@ -26,17 +26,20 @@ MIN_KERNELS = 8  # fewer do not repay what known places are worth to a kernel's 
 Shared = tuple[Kernel, Mapping[str, int]]
 
 
-def share_places(kernels: Sequence[Kernel], taken: Iterable[str]) -> list[Shared]:
-    """The same kernels, those alike but for constant places made equal; taken: names of sizes."""
+def share_places(
+    kernels: Sequence[Kernel], taken: Iterable[str], products: bool = True
+) -> list[Shared]:
+    """The same kernels, those alike but for constant places made equal. taken: names of sizes;
+    products: also those whose operands begin at other places."""
     prefix = "place"
     names = tuple(taken)
     while any(name.startswith(prefix) for name in names):
         prefix = f"_{prefix}"
     done: list[Shared] = [(k, {}) for k in kernels]
-    for near in _groups(range(len(kernels)), [_surface(k) for k in kernels]):
+    for near in _groups(range(len(kernels)), [_surface(k, products) for k in kernels]):
         if len({kernels[i] for i in near}) < MIN_KERNELS:
             continue
-        found = [_Places.of(kernels[i]) for i in near]
+        found = [_Places.of(kernels[i], products) for i in near]
         marks = [sym(f"{prefix}{k}") for k in range(max(len(p.numbers) for p in found))]
         for same in _groups(range(len(near)), [p.filled(marks) for p in found]):
             if len({kernels[near[i]] for i in same}) >= MIN_KERNELS:
@@ -61,7 +64,7 @@ class _Places:
     fields: tuple[str, ...] = ()
 
     @staticmethod
-    def of(kernel: Kernel) -> _Places:
+    def of(kernel: Kernel, products: bool) -> _Places:
         """All constant places of `kernel`."""
         found: list[tuple[Expr, int, Linear]] = []
         numbers: list[int] = []
@@ -74,10 +77,8 @@ class _Places:
                 if isinstance(total.constant, int) and total.constant >= 0:
                     found.append((e, i, total))
                     numbers.append(total.constant)
-        offsets = _offsets(kernel)
-        return _Places(
-            kernel, tuple(found), (*numbers, *offsets.values()), tuple(offsets)
-        )
+        offsets = _offsets(kernel) if products else {}
+        return _Places(kernel, tuple(found), (*numbers, *offsets.values()), tuple(offsets))
 
     def filled(self, places: Sequence[Dim]) -> Kernel:
         """The kernel with `places` in place of its numbers."""
@@ -144,10 +145,11 @@ def _groups(items: Sequence[int], keys: Sequence[Hashable]) -> list[list[int]]:
     return [group for group in found.values() if len(group) >= MIN_KERNELS]
 
 
-def _surface(kernel: Kernel) -> Hashable:
+def _surface(kernel: Kernel, products: bool) -> Hashable:
     """What kernels must have in common to be worth a closer look."""
     if not isinstance(kernel, LoopKernel):
-        kernel = _moved(kernel, dict.fromkeys(_offsets(kernel), 0))
+        if products:
+            kernel = _moved(kernel, dict.fromkeys(_offsets(kernel), 0))
         return kernel.spec, kernel.inputs, kernel.output, kernel.constant
     return kernel.inputs, kernel.outputs, tuple((n.outer, n.inner) for n in kernel.nests)
 
