@@ -196,10 +196,13 @@ def test_advice_is_in_the_words_of_the_command_line(
     assert "--shapes (or --minShapes" in said(capsys)
     assert main(["inspect", str(net)]) == 1
     assert "braze.build" not in said(capsys)
-    node = helper.make_node("Resize", ["x", "", "s"], ["y"], "r")
+    smooth = {"mode": "linear", "antialias": 1}  # whose scales must be known
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], "r", **smooth)
     inputs = {"x": (TensorProto.FLOAT, [1, 1, 2, 6]), "s": (TensorProto.FLOAT, [4])}
     path = tmp_path / "resize.onnx"
-    path.write_bytes(model([node], inputs, ["y"]).SerializeToString())
+    proto = model([node], inputs, ["y"])
+    proto.opset_import[0].version = 18
+    path.write_bytes(proto.SerializeToString())
     for command in ("build", "check"):
         assert main([command, str(path)]) == 1
         captured = capsys.readouterr()

@@ -61,8 +61,8 @@ EFFORTS: Final = (
     Effort(fuse=True, estimate=False, measure=False),
     Effort(fuse=True, estimate=True, measure=False, transforms=1),
     Effort(True, True, True, 4, 1, loop_slack=1.5, unrolls=(0, 1, 4), again=2, in_place=6),
-    Effort(True, True, True, 8, transforms=2, loop_slack=4.0, unrolls=(0, 1, 4), in_place=16),
-    Effort(True, True, True, 16, 2, loop_slack=1000.0, unrolls=(0, 1, 2, 4, 8), in_place=48),
+    Effort(True, True, True, 8, 2, loop_slack=4.0, unrolls=(0, 1, 4), again=8, in_place=16),
+    Effort(True, True, True, 16, 2, loop_slack=1e3, unrolls=(0, 1, 2, 4, 8), again=16, in_place=48),
 )
 
 
