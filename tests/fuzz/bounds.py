@@ -265,7 +265,7 @@ EXACT_KINDS = frozenset({"neg", "abs", "sign", "floor", "ceil", "round", "not", 
 
 
 def _kind(node: Node) -> str:
-    """ "moves" (no arithmetic at all), "exact" (picks or compares) or "rounds"."""
+    """"moves" (no arithmetic at all), "exact" (picks or compares) or "rounds"."""
     types = [None if v is None else v.type for v in node.inputs]
     low = node.op.lower(types, [v.type for v in node.outputs])
     if isinstance(low, View):

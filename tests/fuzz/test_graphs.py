@@ -10,7 +10,7 @@ from tests.fuzz.graphs import FIRST_LATER, make
 from tests.fuzz.shrink import as_test, shrink
 
 GRAPHS = 300
-LATER_GRAPHS = 30  # with the families that came later
+LATER_GRAPHS = 60  # with the families that came later
 STRETCH = 10  # graphs of one test, so that workers share them
 SHRINK_SECONDS = 20.0
 

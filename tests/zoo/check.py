@@ -21,9 +21,6 @@ from tests.zoo.server import Job, sentence, serve
 # in float32; a quantized tensor may move by one step where its real value is half way between two.
 EXACT, HALF, STEPS = (1e-4, 1e-3), (1e-2, 5e-2), (2e-2, 2e-1)
 Run = Callable[[dict[str, Array]], list[Array]]
-# Where rounding decides, as which of two boxes of nearly one score comes first, three ways to round
-# are about equally far from each other.
-ALIKE = 2.0
 
 
 def check(job: Job) -> dict[str, Any]:
@@ -125,7 +122,7 @@ def _judge(
     if limits == STEPS:
         peers.pop("its own framework", None)  # which computes without steps
     apart = max((worst(a, b).l2 for a, b in combinations(peers.values(), 2)), default=0.0)
-    if tries and min(d.l2 for d in tries.values()) <= ALIKE * apart:
+    if tries and min(d.l2 for d in tries.values()) <= apart:
         return {"outcome": "peers differ", "all": figures}
     return {"outcome": "wrong" if tries else "unverified", "all": figures}
 

@@ -33,8 +33,7 @@ def finished(
 
     pinned: values that something besides kernels reads.
     """
-    kept = {partition.base(v) for v in pinned}
-    readers = Counter(v for low in kernels for v in {partition.base(x) for x in low.inputs})
+    once = read_once(kernels, partition, pinned)
     done: list[LoweredRegion] = []
     maker: dict[Value, int] = {}
     for low in kernels:
@@ -43,12 +42,20 @@ def finished(
         # a view may have a size that is known only behind what makes the tensor
         late = source is not None and shape_symbols(low.region.root) - shape_symbols(source)
         if value is not None and source is not None and source in maker and not late:
-            alone = readers[source] == 1 and source not in kept
-            joined = _joined(done[maker[source]], source, low, value, alone)
+            joined = _joined(done[maker[source]], source, low, value, source in once)
             place = place if joined is None else maker[source]
         done[place : place + 1] = [joined or low]
         maker.update((partition.base(v), place) for v in low.region.outputs)
     return tuple(done)
+
+
+def read_once(
+    kernels: Sequence[LoweredRegion], partition: Partition, pinned: frozenset[Value]
+) -> frozenset[Value]:
+    """The tensors that one kernel reads and nothing else; pinned: see `finished`."""
+    readers = Counter(v for low in kernels for v in {partition.base(x) for x in low.inputs})
+    kept = {partition.base(v) for v in pinned}
+    return frozenset(v for v, count in readers.items() if count == 1 and v not in kept)
 
 
 def _scalar(low: LoweredRegion) -> Expr | None:

@@ -7,7 +7,6 @@ stored, and the epilogue runs for what is left. Only for integer sums, among whi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -20,6 +19,7 @@ from braze.core.dtypes import I8, I32, U8
 from braze.expr.fold import leaves
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr
+from braze.fusion.finishing import read_once
 from braze.fusion.kernel import AnchorKernel
 from braze.fusion.lower import LoweredRegion
 from braze.fusion.region import Partition, Region
@@ -45,14 +45,13 @@ def pooled(
 
     pinned: values that something besides kernels reads.
     """
-    kept = {partition.base(v) for v in pinned}
-    readers = Counter(v for low in kernels for v in {partition.base(x) for x in low.inputs})
+    once = read_once(kernels, partition, pinned)
     done: list[LoweredRegion] = []
     maker: dict[Value, int] = {}
     for low in kernels:
         op, source = _pool_of(low)
         place, joined = len(done), None
-        if op is not None and source in maker and readers[source] == 1 and source not in kept:
+        if op is not None and source in maker and source in once:
             joined = _joined(done[maker[source]], low, op, graph, backend)
             place = place if joined is None else maker[source]
         done[place : place + 1] = [joined or low]

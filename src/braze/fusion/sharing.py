@@ -55,13 +55,14 @@ class _Places:
 
     found: load, position of the index, what the index is a sum of; in an order that kernels alike
     agree on. Indexes that depend on data are left alone, and so are negative numbers (sizes are
-    not negative), which stand in conditional loads only.
+    not negative), which stand in conditional loads only. fields: operands whose beginnings are the
+    last of `numbers`.
     """
 
     kernel: Kernel
     found: tuple[tuple[Expr, int, Linear], ...]
     numbers: tuple[int, ...]
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...]
 
     @staticmethod
     def of(kernel: Kernel, products: bool) -> _Places:

@@ -30,8 +30,9 @@ LARGEST_SPLIT_TILE = 64 * 128
 MOST_WORKSPACE = 32 << 20
 LINE_BYTES = 128
 FEWEST_ROWS = 16  # of a tile
-# of a tile whose steps are over taps and channels at once: for 16 rows the assembler of Triton 3.6
-# gives code that reads beside some taps of dilated windows on an H200 (ONNX's test_Conv3d_dilated)
+# of a tile whose steps are over taps and channels at once: those of 16 rows give wrong sums for
+# dilated windows on an H200 with Triton 3.6 (ONNX's test_Conv3d_dilated), and right ones in its
+# interpreter; those of 32 and 64 rows are right in both
 FEWEST_FLAT_ROWS = 32
 A_KIND = 4  # candidates with the same rows and columns
 # What `_cost` adds up, in microseconds, for 64 x 64 outputs (area), 128 rows and columns together

@@ -47,14 +47,20 @@ def _attribute_proto(node: NodeRecord, key: str, value: Any) -> onnx.AttributePr
         value = onnx.numpy_helper.from_array(value)
     if isinstance(value, (int, float, tuple, onnx.TensorProto)):
         return onnx.helper.make_attribute(key, value, attr_type=kind)
-    raise UnsupportedOpError(f"{node.where}: attribute {key!r} has a kind that braze does not run")
+    raise UnsupportedOpError(
+        f"{node.where}: attribute {key!r} has a kind that braze does not run; write the node out "
+        "as the ops of its definition"
+    )
 
 
 def _graph_proto(node: NodeRecord, graph: GraphRecord) -> onnx.GraphProto:
     proto = onnx.GraphProto(name=graph.name)
     for name, tensor in graph.initializers.items():
         if not isinstance(tensor, TensorRecord):
-            raise UnsupportedOpError(f"{node.where}: tensor {name!r} in it has {tensor.why}")
+            raise UnsupportedOpError(
+                f"{node.where}: tensor {name!r} in its subgraph has {tensor.why}, which braze does "
+                "not run; store it in another type"
+            )
         proto.initializer.append(onnx.numpy_helper.from_array(tensor.array, name))
     proto.node.extend(node_proto(n) for n in graph.nodes)
     proto.input.extend(_values(graph.inputs))

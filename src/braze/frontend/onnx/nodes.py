@@ -222,7 +222,7 @@ class NodeImporter:
             scope.bind(name, values[i] if i < len(values) else None)
         body = [bind_attributes(n, attributes, kinds) for n in function.nodes]
         made = {*function.inputs, *(name for n in body for name in n.outputs)}
-        for name in set().union(*map(captured_names, node.subgraphs)):
+        for name in sorted(set().union(*map(captured_names, node.subgraphs))):
             if name in made:
                 raise UnsupportedOpError(
                     f"{node.where}: its subgraph reads tensor {name!r}, a name that the definition "

@@ -15,7 +15,8 @@ from typing import Final
 from llvmlite import ir
 
 from braze.codegen.cpu.amx.registers import REGISTERS, ROW_BYTES, ROWS, TileFile
-from braze.codegen.cpu.llvm.function import I8, I32, KernelFunction, i64
+from braze.codegen.cpu.llvm.function import I8, KernelFunction, i64
+from braze.codegen.cpu.product.ahead import fetch_line
 from braze.codegen.cpu.product.blocks import TileLoops
 from braze.codegen.cpu.product.panels import Panel
 from braze.codegen.cpu.product.register_tile import TileShape, moved
@@ -181,7 +182,5 @@ class UnitLoops(TileLoops):
             return
         tile = b.sdiv(b.sub(row, self._start), i64(shape.rows))
         first = moved(fn, following, b.mul(tile, i64(share * ROW_BYTES)), I8)
-        read, second_level, data = (ir.Constant(I32, value) for value in (0, 2, 1))
         for line in range(share):
-            where = moved(fn, first, i64(line * ROW_BYTES), I8)
-            fn.intrinsic("llvm.prefetch.p0", ir.VoidType(), [where, read, second_level, data])
+            fetch_line(fn, moved(fn, first, i64(line * ROW_BYTES), I8), level=2)
