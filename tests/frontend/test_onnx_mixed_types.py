@@ -61,6 +61,25 @@ def test_the_import_says_what_was_cast() -> None:
     assert all(f.supported for f in check_model(network("y = Add(x, w)")))
 
 
+def test_each_kind_of_operand_is_named_with_the_type_it_is_cast_to() -> None:
+    """Scale and shift of a batch norm may have another type than its mean and variance."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,3] x, float16[3] s, float[3] b, float[3] m, double[3] v) => (float[1,3] y) {
+  y = BatchNormalization(x, s, b, m, v) }""")
+    findings = check_model(model)
+    assert [f.reason for f in findings if f.reason] == [
+        "node 'BatchNormalization_0' (BatchNormalization): its inputs mix types; "
+        "cast to float32: 's' from float16; cast to float64: 'm' from float32"
+    ]
+    assert all(f.supported for f in findings)
+    x, s, b, m, v = np.float16([[1.5, -2, 0.25], [2, 0.5, 4], [1, 0, -1], [0, 1, 2], [1, 4, 0.25]])
+    feed = {"x": x[None].astype("f4"), "s": s, "b": b.astype("f4"), "m": m.astype("f4"),
+            "v": v.astype("f8")}  # fmt: skip
+    want = s.astype("f8") * (x.astype("f8") - m) / np.sqrt(v.astype("f8") + 1e-5) + b
+    got = braze.build(model, optimization_level=1)(feed)["y"]
+    np.testing.assert_allclose(got, want[None], rtol=1e-6)  # a few roundings of float32
+
+
 @pytest.mark.parametrize(
     ("body", "y", "w", "why"),
     [

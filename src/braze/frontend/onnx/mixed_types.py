@@ -32,7 +32,7 @@ def united(
     for i, v in enumerate(values):
         if v is not None and v.dtype in FLOATS and last >= 0:
             places.setdefault(signature.inputs[min(i, last)][0], []).append(i)
-    made, cast, wide = list(values), list[str](), F32
+    made, cast = list(values), dict[DType, list[str]]()
     g.origins = (node.name,)
     for variable, slots in places.items():
         kinds = {v.dtype for i in slots if (v := values[i]) is not None}
@@ -43,11 +43,11 @@ def united(
             v = values[i]
             if v is not None and v.dtype is not wide:
                 made[i] = cast_to(g, v, wide)
-                cast.append(f"{node.inputs[i]!r} from {v.dtype}")
+                cast.setdefault(wide, []).append(f"{node.inputs[i]!r} from {v.dtype}")
     if not cast or check_types(signature, [None if v is None else v.type for v in made]):
         return None
-    note = f"{node.where}: its inputs mix types; cast to {wide}: {', '.join(cast)}"
-    return made, Finding("", "", "", True, note)
+    told = "; ".join(f"cast to {wide}: {', '.join(which)}" for wide, which in cast.items())
+    return made, Finding("", "", "", True, f"{node.where}: its inputs mix types; {told}")
 
 
 def as_declared(declared: ValueRecord, value: Value, g: GraphBuilder) -> Value:
