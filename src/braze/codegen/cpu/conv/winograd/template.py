@@ -16,13 +16,14 @@ from llvmlite import ir
 
 from braze.codegen.cpu.conv.taps import steps
 from braze.codegen.cpu.conv.winograd.direct import DirectSums
-from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, Matrix, tap_places
+from braze.codegen.cpu.conv.winograd.matrices import INPUT, OUTPUT, tap_places
 from braze.codegen.cpu.conv.winograd.spread import DIRECT, Spread
 from braze.codegen.cpu.conv.winograd.tactics import TEMPLATE
+from braze.codegen.cpu.conv.winograd.transform import transform
 from braze.codegen.cpu.llvm.function import I1, POINTER, KernelFunction, i64
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import Blocking, TileLoops
-from braze.codegen.cpu.product.dot import element_type, multiply_add
+from braze.codegen.cpu.product.dot import element_type
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
 from braze.codegen.cpu.product.register_tile import TileShape, splat
@@ -331,35 +332,6 @@ class _Winograd:
                 at = b.mul(b.add(b.mul(i, i64(size)), j), i64(shape.lanes))
                 value = fn.load(fn.at(self.finished, at, shape.element), shape.vector)
                 sink.piece(value, b.add(start, j), channel, shape.lanes)
-
-
-def transform(
-    fn: KernelFunction, matrix: Matrix, lines: Sequence[Sequence[ir.Value]]
-) -> list[list[ir.Value]]:
-    """matrix @ lines @ matrix^T, for a square of vectors."""
-    width = len(lines[0])
-    half = [
-        [combine(fn, factors, [line[j] for line in lines]) for j in range(width)]
-        for factors in matrix
-    ]
-    return [[combine(fn, factors, line) for factors in matrix] for line in half]
-
-
-def combine(fn: KernelFunction, factors: Sequence[float], values: Sequence[ir.Value]) -> ir.Value:
-    """The sum of factors times values, terms of factor 1 first."""
-    terms = [(f, v) for f, v in zip(factors, values, strict=True) if f]
-    terms.sort(key=lambda term: term[0] != 1)
-    factor, total = terms[0]
-    if factor != 1:
-        total = fn.builder.fmul(total, splat(total.type, factor))
-    for factor, value in terms[1:]:
-        if factor == 1:
-            total = fn.builder.fadd(total, value)
-        elif factor == -1:
-            total = fn.builder.fsub(total, value)
-        else:
-            total = multiply_add(fn, value, splat(value.type, factor), total)
-    return total
 
 
 def _unbound(batch: ir.Value) -> None:
