@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,6 +232,12 @@ class Runs:
     def seconds(self, compiled: CompiledKernel, give_up_above: float) -> float:
         self.faults -= 1
         return 1.0 if self.faults < 0 else float("inf")
+
+    def results(self) -> Sequence[np.ndarray[Any, Any]]:
+        return ()
+
+    def inputs(self) -> Sequence[np.ndarray[Any, Any]]:
+        return ()
 
 
 def test_a_tactic_that_does_not_run_is_not_chosen_and_not_remembered() -> None:

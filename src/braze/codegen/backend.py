@@ -29,6 +29,13 @@ class Workload(Protocol):
     def seconds(self, compiled: CompiledKernel, give_up_above: float) -> float:
         """Best time of one launch; may stop early when it is far above `give_up_above`."""
 
+    def results(self) -> Sequence[Array]:
+        """What the launches that were timed last have left: of each output, flat, the elements that
+        `spread` names. Empty where results of tactics are not to be compared."""
+
+    def inputs(self) -> Sequence[Array]:
+        """What tactics are timed on, in slot order; constants as they come, not packed."""
+
 
 class Backend(Abilities, Protocol):
     """A code generator and its target; frozen data.

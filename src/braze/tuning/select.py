@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from braze.codegen.backend import Backend
+from braze.codegen.backend import Backend, Workload
 from braze.codegen.reference.symbols import kernel_symbols
 from braze.core.config import Effort
 from braze.core.errors import CompileError, ExecutionError
@@ -22,8 +22,10 @@ from braze.core.words import worded
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Kernel, Tactic
 from braze.fusion.kernel_text import kernel_text
 from braze.fusion.lower import LoweredRegion
+from braze.tuning.agreement import Results, bound, computed, disagreeing
 from braze.tuning.timing_cache import TimingCache
 
+INFINITE: Final = float("inf")
 _POWER: Final = re.compile(r"^ +%\d+ = pow ", re.MULTILINE)
 _NUMBER: Final = re.compile(r"^( +%\d+ = const float\d+) .*$", re.MULTILINE)
 
@@ -257,23 +259,11 @@ class Tuner:
         keys = self._keys(k)
         known = [self.cache.get(key) for key in keys]
         missing = [i for i, seconds in enumerate(known) if seconds is None]
-        if missing:
-            with _room(k):
-                work = self.backend.workload(k.kernel, {**self.sizes, **k.first.places})
-        for i in missing:
-            best = min((t for t in known if t is not None), default=float("inf"))
-            try:
-                compiled = self._compile(k.kernel, k.text, k.tactics[i])
-            except CompileError as e:
-                self._failed[k.text, k.tactics[i]] = e
-                known[i] = float("inf")  # a tactic that does not compile is slower than any other
-                continue
-            with _room(k):  # buffers are made again after a tactic that has spoiled them
-                seconds = work.seconds(compiled, best)
+        for i, seconds in self._timed(k, known).items() if missing else ():
             known[i] = seconds
-            if seconds < float("inf"):  # what does not run today may be the machine's fault
+            if seconds < INFINITE:  # what does not run today may be the machine's fault
                 self.cache.put(keys[i], seconds)
-        if min(t for t in known if t is not None) == float("inf"):
+        if min(t for t in known if t is not None) == INFINITE:
             failed = [self._failed.get((k.text, t)) for t in k.tactics]
             if failed[-1] is not None and None not in failed:
                 raise failed[-1]
@@ -282,3 +272,56 @@ class Tuner:
                 "please report this model"
             )
         return replace(k, seconds=tuple(t for t in known if t is not None))
+
+    def _timed(self, k: Candidates, known: Sequence[float | None]) -> dict[int, float]:
+        """Seconds of the tactics whose time is not known, by their positions; infinite for those
+        that do not compile, do not run, or are wrong."""
+        sizes = {**self.sizes, **k.first.places}
+        with _room(k):
+            work = self.backend.workload(k.kernel, sizes)
+        found: dict[int, float] = {}
+        results: dict[int, Results] = {}
+
+        def run(i: int) -> None:
+            best = min((t for t in (*known, *found.values()) if t is not None), default=INFINITE)
+            try:
+                compiled = self._compile(k.kernel, k.text, k.tactics[i])
+            except CompileError as e:
+                self._failed[k.text, k.tactics[i]] = e
+                found[i] = INFINITE  # a tactic that does not compile is slower than any other
+                return
+            with _room(k):  # buffers are made again after a tactic that has spoiled them
+                found[i] = work.seconds(compiled, best)
+            if found[i] < INFINITE:
+                results[i] = work.results()
+
+        for i, seconds in enumerate(known):
+            if seconds is None:
+                run(i)
+        trusted = [i for i, seconds in enumerate(known) if seconds is not None]
+        if trusted and len(results) == 1:  # it has nothing else to agree with
+            run(trusted[0])
+            results = dict(reversed(results.items()))  # where they differ, it is right
+        self._refuse_wrong(k, sizes, work, found, results)
+        return {i: s for i, s in found.items() if known[i] is None or s == INFINITE}
+
+    def _refuse_wrong(
+        self, k: Candidates, sizes: Mapping[str, int], work: Workload, found: dict[int, float],
+        results: Mapping[int, Results],
+    ) -> None:  # fmt: skip
+        """Tactics that are wrong by what the others have left take for ever."""
+        order = list(results)
+        if len(order) < 2:
+            return
+        limit = bound(k.kernel, sizes, self.effort.tf32)
+        wrong = disagreeing(
+            [results[i] for i in order], limit, lambda: computed(k.kernel, sizes, work.inputs)
+        )
+        for i in (order[w] for w in wrong):
+            found[i] = INFINITE
+            self.trace.decide(
+                "wrong",
+                name=k.first.region.root.name,
+                tactic=str(k.tactics[i]),
+                why="its results are not those of the other tactics, within rounding",
+            )

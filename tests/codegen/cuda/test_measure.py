@@ -12,7 +12,8 @@ import pytest
 
 from braze.codegen.cuda import measure
 from braze.codegen.cuda.driver import Function
-from braze.core.dtypes import F16, F32, DType
+from braze.codegen.spread import LENGTH, PIECES
+from braze.core.dtypes import BOOL, F16, F32, I8, I64, U8, DType
 from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
 from braze.expr.scalar import axis, hole, load
 from braze.fusion.kernel import AnchorKernel, Code, CompiledKernel, GridLaunch, Packing
@@ -28,6 +29,8 @@ class Recorder:
     memory: dict[int, int] = field(default_factory=dict)
     launches: list[list[int]] = field(default_factory=list)
     filled: dict[int, int] = field(default_factory=dict)
+    bytes: dict[int, int] = field(default_factory=dict)  # what memory was set to
+    reads: list[tuple[int, int]] = field(default_factory=list)
     next: int = START
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -48,8 +51,15 @@ class Recorder:
     def copy(self, to: int, source: int, count: int) -> None:
         self._fill(to, count)
 
-    def clear(self, address: int, count: int) -> None:
+    def clear(self, address: int, count: int, byte: int = 0) -> None:
         self._fill(address, count)
+        self.bytes[address] = byte
+
+    def read(self, address: int, array: np.ndarray[Any, Any]) -> None:
+        base = max(a for a in self.memory if a <= address)
+        assert address + array.nbytes <= base + self.memory[base], "outside of the allocation"
+        self.reads.append((address, array.nbytes))
+        array.reshape(-1).view(np.uint8)[...] = self.bytes[base]
 
     def _fill(self, address: int, count: int) -> None:
         base = max(a for a in self.memory if a <= address)
@@ -119,3 +129,28 @@ def test_tensors_are_filled_whole_and_freed(recorder: Recorder) -> None:
     assert recorder.filled[source] == recorder.memory[source] == 12 * (measure.PATTERN + 5)
     del work
     assert not recorder.memory
+
+
+def test_what_a_kernel_did_not_write_is_no_number_and_large_outputs_are_read_in_pieces(
+    recorder: Recorder,
+) -> None:
+    kernel = convolution(512)  # 32768 elements a tensor
+    work = measure.CudaWorkload(kernel, {})
+    work.seconds(code(TAPS), float("inf"))
+    (found,) = work.results()
+    assert np.isnan(found).all() and found.shape == (PIECES * LENGTH,)
+    output = recorder.launches[0][2]
+    begins = [address - output for address, _ in recorder.reads]
+    assert begins[0] == 0 and begins[-1] + 2 * LENGTH == 2 * 32768 and len(begins) == PIECES
+    assert all(size == 2 * LENGTH for _, size in recorder.reads)
+
+
+def test_contents_are_what_the_buffers_hold_and_no_zeros() -> None:
+    specs = [TensorSpec(t, (3, 700_000)) for t in (F16, I8, U8, BOOL)]
+    nest = LoopNest((1,), (), (), ())
+    found = measure.contents(LoopKernel((*specs, TensorSpec(I64, (5,))), (), (nest,)), {})
+    for array in found[:4]:
+        flat = array.reshape(-1)
+        np.testing.assert_array_equal(flat[:10], flat[measure.PATTERN :][:10])
+        assert np.count_nonzero(flat) / flat.size > 0.4 and flat.min() < flat.max()
+    assert not found[4].any()  # which may be places

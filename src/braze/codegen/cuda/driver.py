@@ -175,10 +175,11 @@ class Driver(Device):
         size = ctypes.c_size_t(count)
         self.call("cuMemcpyDtoD_v2", ctypes.c_uint64(to), ctypes.c_uint64(source), size)
 
-    def clear(self, address: int, count: int) -> None:
-        """Set `count` bytes of device memory to zero."""
-        size = ctypes.c_size_t(count)
-        self.call("cuMemsetD8_v2", ctypes.c_uint64(address), ctypes.c_ubyte(0), size)
+    def clear(self, address: int, count: int, byte: int = 0) -> None:
+        """Set `count` bytes of device memory to `byte`."""
+        if count:
+            size = ctypes.c_size_t(count)
+            self.call("cuMemsetD8_v2", ctypes.c_uint64(address), ctypes.c_ubyte(byte), size)
 
     def read(self, address: int, array: Array) -> None:
         """Fill `array` from device memory."""

@@ -14,8 +14,9 @@ from braze.codegen.cuda.driver import Driver, placed
 from braze.codegen.cuda.libraries.equal_rows import equal_inputs, input_slot, outputs_agree
 from braze.codegen.cuda.libraries.tactics import prepare_call
 from braze.codegen.cuda.packing import pack_constant
+from braze.codegen.spread import spread
 from braze.core.dims import Dim, evaluate, product
-from braze.core.dtypes import BOOL, I8
+from braze.core.dtypes import BOOL, I8, U8
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, GridLaunch, Kernel, LibraryCode
 
@@ -29,6 +30,36 @@ Stream = ctypes.c_void_p | None
 # enqueues a launch on tensors (inputs, then outputs), given the stream and whether a launch stands
 # before it there; tells whether one does now
 Enqueue = Callable[[list[int], Stream, bool], bool]
+
+
+def sample(
+    spec: TensorSpec, sizes: Mapping[str, int], most: int | None = None
+) -> np.ndarray[Any, Any]:
+    """Small random floats, bytes and truths (a card clocks differently on zeros, and wrong places
+    are not seen among them); zeros for wider integers, which may be indexes. most: of so many
+    elements, flat."""
+    shape = tuple(evaluate(d, sizes) for d in spec.shape)
+    if most is not None:
+        shape = (min(most, math.prod(shape)),)
+    random = np.random.default_rng(0)
+    if spec.dtype in (I8, U8, BOOL):
+        low, high = {I8: (-128, 128), U8: (0, 256), BOOL: (0, 2)}[spec.dtype]
+        return random.integers(low, high, shape, np.int16).astype(spec.dtype.numpy)
+    if not spec.dtype.is_float:
+        return np.zeros(shape, spec.dtype.numpy)
+    values = random.random(shape, np.float32) * 2 - 1
+    return values.astype(spec.dtype.numpy)
+
+
+def contents(kernel: Kernel, sizes: Mapping[str, int]) -> list[np.ndarray[Any, Any]]:
+    """What the inputs of a workload hold: activations repeat a pattern."""
+    constant = frozenset() if isinstance(kernel, LoopKernel) else kernel.constant
+    found = []
+    for slot, spec in enumerate(kernel.inputs):
+        shape = tuple(evaluate(d, sizes) for d in spec.shape)
+        part = sample(spec, sizes, None if slot in constant else PATTERN)
+        found.append(np.resize(part, shape))
+    return found
 
 
 class CudaWorkload:
@@ -46,7 +77,7 @@ class CudaWorkload:
         constant = frozenset() if isinstance(kernel, LoopKernel) else kernel.constant
         self._held: list[int] = []  # addresses to free
         self._scratch = (0, 0)  # address and bytes
-        self._constants = {slot: self._sample(kernel.inputs[slot]) for slot in constant}
+        self._constants = {slot: sample(kernel.inputs[slot], sizes) for slot in constant}
         weights = sum(array.nbytes for array in self._constants.values())
         self._copies = max(1, min(LAUNCHES, -(-COLD_BYTES // max(1, weights))))
         # of each slot the addresses that launches take in turns
@@ -75,19 +106,6 @@ class CudaWorkload:
         self._held.append(self._driver.allocate(count))
         return self._held[-1]
 
-    def _sample(self, spec: TensorSpec, most: int | None = None) -> np.ndarray[Any, Any]:
-        """Small random floats and signed bytes (a card clocks differently on zeros); zeros for
-        other integers, which may be indexes. most: of so many elements, flat."""
-        shape = tuple(self._value(d) for d in spec.shape)
-        if most is not None:
-            shape = (min(most, math.prod(shape)),)
-        if spec.dtype is I8:
-            return np.random.default_rng(0).integers(-128, 128, shape, np.int8)
-        if spec.dtype is BOOL or not spec.dtype.is_float:
-            return np.zeros(shape, spec.dtype.numpy)
-        values = np.random.default_rng(0).random(shape, np.float32) * 2 - 1
-        return values.astype(spec.dtype.numpy)
-
     def _uploaded(self, array: np.ndarray[Any, Any]) -> list[int]:
         """As many copies of a constant as launches take in turns."""
         first = self._allocate(array.nbytes)
@@ -100,7 +118,7 @@ class CudaWorkload:
     def _filled(self, spec: TensorSpec) -> int:
         """A tensor of sample values, the same ones again and again."""
         size, address = self._bytes(spec), self._allocate(self._bytes(spec))
-        part = self._sample(spec, PATTERN)
+        part = sample(spec, self._sizes, PATTERN)
         self._driver.write(address, part)
         done = part.nbytes
         while done < size:
@@ -122,6 +140,9 @@ class CudaWorkload:
             return math.inf
         stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
         d = self._driver
+        for spec, address in zip(self._outputs, self._slots[len(self._inputs) :], strict=True):
+            # what another tactic has left there proves nothing
+            d.clear(address[0], self._bytes(spec), 0xFF)
         d.call("cuStreamCreate", ctypes.byref(stream), 1)
         pieces, early = self._pieces(compiled), False
         d.call("cuStreamBeginCapture_v2", stream, RELAXED)
@@ -139,6 +160,17 @@ class CudaWorkload:
         d.call("cuGraphDestroy", graph)
         d.call("cuStreamDestroy_v2", stream)
         return float(np.median(times)) / LAUNCHES
+
+    def results(self) -> list[np.ndarray[Any, Any]]:
+        """See `braze.codegen.backend.Workload`."""
+        found = []
+        for spec, (address,) in zip(self._outputs, self._slots[len(self._inputs) :], strict=True):
+            parts = []
+            for place in spread(self._value(product(spec.shape))):
+                parts.append(np.empty(place.stop - place.start, spec.dtype.numpy))
+                self._driver.read(address + place.start * spec.dtype.itemsize, parts[-1])
+            found.append(np.concatenate(parts))
+        return found
 
     def _room(self, launch: GridLaunch) -> list[int]:
         """Addresses of the workspace, the status word and the counters of a launch."""
@@ -196,7 +228,7 @@ class CudaWorkload:
         if not isinstance(code, LibraryCode):
             return True
         if code.library not in self._equal_inputs:
-            arrays = equal_inputs(code, [self._sample(spec) for spec in self._inputs])
+            arrays = equal_inputs(code, [sample(spec, self._sizes) for spec in self._inputs])
             for slot, packing in compiled.packings:
                 arrays[slot] = np.ascontiguousarray(pack_constant(arrays[slot], packing))
             self._equal_inputs[code.library] = [self._written(array) for array in arrays]

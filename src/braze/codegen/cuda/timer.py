@@ -13,11 +13,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+
+from braze.codegen.cuda.measure import contents
 from braze.codegen.cuda.processes import environment
 from braze.fusion.kernel import CompiledKernel, Kernel
 
+Array = np.ndarray[Any, Any]
 COMMAND: Final = (sys.executable, "-m", "braze.codegen.cuda.timer_process")
 # a child starts, opens its context and fills tensors in the first; 120 launches run in the second
 OPEN_LIMIT_S, TIME_LIMIT_S = 120.0, 20.0
@@ -41,9 +45,11 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """seconds of a launch, or why there are none; no_memory: what was asked for does not fit."""
+    """seconds of a launch and what it has left (see `Workload.results`), or why there are none;
+    no_memory: what was asked for does not fit."""
 
     seconds: float = 0.0
+    results: tuple[Array, ...] = ()
     error: str = ""
     no_memory: bool = False
 
@@ -98,6 +104,7 @@ class TimedElsewhere:
         """Raises MemoryError where the buffers do not fit."""
         self._timer = timer
         self._open = Open(kernel, dict(sizes))
+        self._results: tuple[Array, ...] = ()
         self._opened()
 
     def seconds(self, compiled: CompiledKernel, give_up_above: float) -> float:
@@ -105,7 +112,16 @@ class TimedElsewhere:
         if self._timer.open is not self._open and not self._opened():
             return float("inf")
         reply = self._timer.ask(Time(compiled, give_up_above), TIME_LIMIT_S)
+        self._results = reply.results
         return float("inf") if reply.error or reply.no_memory else reply.seconds
+
+    def results(self) -> tuple[Array, ...]:
+        """See `braze.codegen.backend.Workload`."""
+        return self._results
+
+    def inputs(self) -> list[Array]:
+        """See `braze.codegen.backend.Workload`."""
+        return contents(self._open.kernel, self._open.sizes)
 
     def _opened(self) -> bool:
         reply = self._timer.ask(self._open, OPEN_LIMIT_S)

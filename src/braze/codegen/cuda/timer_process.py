@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import pickle
 import sys
@@ -59,7 +60,8 @@ def main() -> None:
             else:
                 assert work is not None, "nothing is open"
                 with turn(tempfile.gettempdir()):
-                    reply = Reply(work.seconds(request.compiled, request.give_up_above))
+                    seconds = work.seconds(request.compiled, request.give_up_above)
+                reply = Reply(seconds, tuple(work.results()) if seconds < math.inf else ())
         except MemoryError:
             reply = Reply(no_memory=True)
         except Exception as e:  # the context may be spoiled: whoever asks ends this process
