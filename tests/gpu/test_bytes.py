@@ -22,6 +22,7 @@ from braze.codegen.cuda.triton.conv import conv_source
 from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource
+from braze.codegen.cuda.triton.pooled import plain_source
 from braze.codegen.cuda.triton.stem import stem_sources
 from braze.codegen.cuda.triton.tile import Tile
 from braze.codegen.reference.run import run_kernel
@@ -164,3 +165,4 @@ def test_pools_behind_stems(kind: str, size: tuple[int, int], columns: int, batc
     kernel = behind(quantized(picture(batch, *size, columns), kind))
     for tactic in pooled_tactics(kernel, EFFORTS[3]):
         check(kernel, pooled_sources(kernel, tactic), {})
+    check(kernel, (plain_source(kernel),), {})

@@ -274,3 +274,27 @@ def test_a_tactic_without_code_is_not_chosen_also_where_it_is_the_last() -> None
 def test_a_kernel_none_of_whose_tactics_has_code_says_why() -> None:
     with pytest.raises(CompileError, match="no code by gemm"):
         choose(Broken(bad=4), 3)
+
+
+@dataclass(frozen=True)
+class First(Spy):
+    """Code of whose first tactics cannot be made."""
+
+    bad: int = 1
+
+    def compile(self, kernel: Kernel, tactic: Tactic) -> CompiledKernel:
+        if tactic in self.tactics(kernel, EFFORTS[3])[: self.bad]:
+            raise CompileError(f"no code by {tactic}")
+        return super().compile(kernel, tactic)
+
+
+def test_an_untimed_tactic_without_code_leaves_the_place_to_the_next() -> None:
+    found = kernels(spy := First(here=False))
+    tuner = Tuner(spy, EFFORTS[3], {}, TimingCache(), Trace())
+    candidates = tuner.candidates(found)
+    (launch,) = tuner.launches(found, candidates, fastest(candidates))
+    assert launch.tactic == candidates[0].tactics[1]
+    (decision,) = tuner.trace.decisions
+    assert decision["kind"] == "fallback" and "no code by gemm" in decision["reason"]
+    with pytest.raises(CompileError, match="no code by gemm"):
+        choose(First(here=False, bad=99), 3)

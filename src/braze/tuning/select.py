@@ -220,15 +220,34 @@ class Tuner:
                     candidates=[str(t) for t in k.tactics],
                 )
         self._compile_ahead([(k.text, k.kernel, tactic_of[k.text]) for k in kernels])
+        untimed = {k.text: k for k in kernels if not k.seconds}
         out = []
         for i, low in enumerate(lowered):
             self.trace.place = place(low)
             text = kernel_text(low.kernel)
+            if text in untimed:
+                tactic_of[text] = self._first_with_code(untimed.pop(text), tactic_of[text])
             compiled = self._compile(low.kernel, text, tactic_of[text])
             out.append(Launch(low, compiled, tactic_of[text]))
             if not trial:
                 self.trace.report("compile", i + 1, len(lowered))
         return out
+
+    def _first_with_code(self, k: Candidates, chosen: Tactic) -> Tactic:
+        """An untimed tactic, or where it does not compile the next one that does."""
+        error: CompileError | None = None
+        for tactic in k.tactics[k.tactics.index(chosen) :]:
+            try:
+                self._compile(k.kernel, k.text, tactic)
+            except CompileError as e:
+                error = error or e
+                continue
+            if error is not None:
+                name, why = k.first.region.root.name, f"{chosen} does not compile: {error}"
+                self.trace.decide("fallback", at=name, reason=why)
+            return tactic
+        assert error is not None
+        raise error
 
     def _compile(self, kernel: Kernel, text: str, tactic: Tactic) -> CompiledKernel:
         key = (text, tactic)

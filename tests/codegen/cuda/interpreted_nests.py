@@ -14,6 +14,7 @@ from braze.codegen.cuda.gluon.pooled import pooled_sources, pooled_tactics, spre
 from braze.codegen.cuda.triton.halves import FORMS
 from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
 from braze.codegen.cuda.triton.nests import nest_sources
+from braze.codegen.cuda.triton.pooled import plain_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.config import EFFORTS
 from braze.core.dims import sym
@@ -107,3 +108,11 @@ def test_pictures_are_spread() -> None:
     want = np.zeros(got.shape, np.int8)
     want[:, 5 : 5 + 32, 5 : 5 + 20, :3] = inputs[0].transpose(0, 2, 3, 1)
     np.testing.assert_array_equal(got, want)
+
+
+def test_pools_behind_stems_have_a_plain_form() -> None:
+    kernel = behind(quantized(picture(2, 16, 24, 64, window=3)))
+    inputs = codes(kernel, {})
+    (got,), status = run([plain_source(kernel)], inputs, [kernel.output], {})
+    assert status == 0
+    np.testing.assert_array_equal(got, run_kernel(kernel, inputs, {})[0])

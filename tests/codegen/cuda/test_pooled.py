@@ -15,6 +15,7 @@ from braze.codegen.cuda.gluon.layout import spread_order
 from braze.codegen.cuda.gluon.pooled import pooled_sources, pooled_tactics, pools
 from braze.codegen.cuda.packing import pack_constant
 from braze.codegen.cuda.target import CudaTarget
+from braze.codegen.cuda.triton.pooled import plain_source, plain_tactic
 from braze.codegen.reference.run import run_kernel
 from braze.core.config import EFFORTS
 from braze.core.dtypes import F32, I8
@@ -46,8 +47,8 @@ def test_which_pools_it_takes() -> None:
         why = backend.supports(kernel.spec, kernel.inputs, kernel.constant)
         assert (why is None) == taken
         if taken:
-            assert backend.tactics(kernel, EFFORTS[1]) == found[:1]
-            assert backend.tactics(kernel, EFFORTS[3]) == found
+            assert backend.tactics(kernel, EFFORTS[1]) == (found[0], plain_tactic())
+            assert backend.tactics(kernel, EFFORTS[3]) == (*found, plain_tactic())
 
 
 def test_it_compiles() -> None:
@@ -59,6 +60,8 @@ def test_it_compiles() -> None:
     assert compile_source(first, 90).metadata.name == "spread"
     done = compile_source(second, 90)
     assert ".s32.s8.s8" in done.asm["ptx"] and "st.global.v4" in done.asm["ptx"]
+    plain = compile_source(plain_source(kernel), 90)
+    assert plain.metadata.name == "pooled"
     # pixels come as words, to registers
     assert "ld.global.b32" in done.asm["ptx"] and done.metadata.shared < 16384
 

@@ -62,6 +62,7 @@ from braze.codegen.cuda.triton.lanes import lane_tactics, lanes_source
 from braze.codegen.cuda.triton.matmul import matmul_source
 from braze.codegen.cuda.triton.nests import TritonSource, sources_of_nests
 from braze.codegen.cuda.triton.pool import compile_all
+from braze.codegen.cuda.triton.pooled import PLAIN, plain_source, plain_tactic
 from braze.codegen.cuda.triton.row import row_source
 from braze.codegen.cuda.triton.select import select_source
 from braze.codegen.cuda.triton.stem import folds, stem_sources
@@ -214,7 +215,7 @@ class CudaBackend:
         if self.supports(kernel.spec, kernel.inputs, kernel.constant) is not None:
             return ()
         if isinstance(kernel.spec, PooledSpec):
-            return pooled_tactics(kernel, effort)
+            return (*pooled_tactics(kernel, effort), plain_tactic())
         if isinstance(kernel.spec, AttentionSpec):
             return attention_tactics(kernel, effort) + self._short_attentions(kernel, effort)
         if isinstance(kernel.spec, SelectSpec):
@@ -308,7 +309,8 @@ class CudaBackend:
             p = {k: int(v) for k, v in tactic.parameters}
             return sources_of_nests(kernel, nest_blocks(kernel, p))
         if isinstance(kernel.spec, PooledSpec):
-            return pooled_sources(kernel, tactic)
+            plain = tactic.template == PLAIN
+            return (plain_source(kernel),) if plain else pooled_sources(kernel, tactic)
         if tactic.template == "stem":
             return stem_sources(kernel, tile_of(tactic))
         if tactic.template == "window":
