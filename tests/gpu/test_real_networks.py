@@ -1,11 +1,11 @@
 """Real networks on the GPU, in every precision, against ONNX Runtime in float32.
 
 The bounds are of the relative L2 error of each output. 1e-5: float32 products in three TF32 passes
-lose about two bits each, over some hundred layers. 2e-3: TF32 keeps 11 bits of an operand, which are
-rounded to, not cut off; depthwise convolutions, which no tensor core computes, keep all 24 (of the
-4.0e-3 that ppocrv4_det would be off in ONNX Runtime with the operands of all products rounded, its
-first depthwise convolution makes 2.9e-3, and 1.7e-3 is what is left without those). 1e-2: float16
-products keep 11 bits of an operand and of each result.
+lose about two bits each, over some hundred layers. 2e-3: TF32 keeps 11 bits of an operand, to which
+it is rounded; depthwise convolutions, which no tensor core computes, keep all 24 (ONNX Runtime with
+the operands of all products of ppocrv4_det rounded is off by 4.0e-3, 2.9e-3 of it by the first
+depthwise one; without those it is 1.7e-3). 1e-2: float16 products keep 11 bits of an operand and of
+each result.
 """
 
 from __future__ import annotations
