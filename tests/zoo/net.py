@@ -18,8 +18,9 @@ class Net:
 
     maker: the function of `tests.zoo.makers` that makes it from `spec`.
     inputs: name -> "kind dim,dim,..."; a dim is a number or a symbol of `sizes`.
-        Kinds: float (normal), unit (0 to 1), ids:N (0 to N - 1), ones, mask (0 or 1, the first is
-        1), bool, lengths:N (1 to N, falling), long:V and full:V (all of them V).
+        Kinds: float (normal), unit (0 to 1), ids:N (0 to N - 1), ended:N (3 to N - 1, the last is
+        2), boxes:N (corners, below N), ones, mask (0 or 1, the first is 1), bool, lengths:N (1 to
+        N, falling), long:V and full:V (all of them V).
     sizes: the symbols' values, one mapping for each run; the first is exported with.
     forms: exporter, then "-dynamic", then "+change", a change being one of `makers.changes`.
     """
@@ -57,6 +58,13 @@ def _array(text: str, sizes: Mapping[str, int], rng: np.random.Generator) -> Arr
         return rng.random(shape).astype(np.float32)
     if kind == "ids":
         return rng.integers(0, int(value), shape, dtype=np.int64)
+    if kind == "ended":
+        ids = rng.integers(3, int(value), shape, dtype=np.int64)
+        ids[..., -1] = 2
+        return ids
+    if kind == "boxes":
+        corners = rng.integers(0, int(value), (*shape[:-1], 2, 2), dtype=np.int64)
+        return np.sort(corners, axis=-2).reshape(shape)
     if kind == "ones":
         return np.ones(shape, np.int64)
     if kind == "mask":

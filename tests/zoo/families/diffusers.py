@@ -107,7 +107,7 @@ NETS = (
             "in_channels": 4,
             "out_channels": 4,
             "block_out_channels": (16, 16, 16),
-            "extra_in_channels": 16,
+            "extra_in_channels": 32,
         },
     ),
     net(

@@ -18,7 +18,9 @@ WHISPER = {
     "num_mel_bins": 16, "max_source_positions": 30, "max_target_positions": 24, "pad_token_id": 0,
     "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
 }  # fmt: skip
-SIZES = ({"B": 2, "L": 640, "F": 60, "D": 4}, {"B": 1, "L": 1000, "F": 60, "D": 6})
+SIZES = (
+    {"B": 2, "L": 640, "M": 1600, "F": 60, "D": 4}, {"B": 1, "L": 1000, "M": 2400, "F": 60, "D": 6},
+)  # fmt: skip
 BOTH = ("script-dynamic", "dynamo-dynamic")
 
 
@@ -145,7 +147,7 @@ NETS = (
         "encodec",
         "EncodecModel",
         "EncodecConfig",
-        {"input_values": "float B,1,L"},
+        {"hidden_states": "float B,1,L"},
         {
             "num_filters": 4,
             "upsampling_ratios": [4, 2],
@@ -187,6 +189,7 @@ NETS = (
             "intermediate_size": 32,
             "codebook_dim": 8,
             "vector_quantization_hidden_dimension": 8,
+            "upsample_groups": 16,
         },
         part="encoder",
     ),
@@ -219,6 +222,7 @@ NETS = (
             "resblock_kernel_sizes": [3, 3],
             "resblock_dilation_sizes": [[1, 3], [1, 3]],
         },
+        ("script", "dynamo-dynamic"),
     ),
     net(
         "vits",
@@ -246,7 +250,7 @@ NETS = (
             "resblock_kernel_sizes": [3],
             "resblock_dilation_sizes": [[1, 3]],
         },
-        ("script-dynamic",),
+        ("script", "script-dynamic"),
     ),
     net(
         "musicgen-decoder",
@@ -268,7 +272,7 @@ NETS = (
         "MoonshineForConditionalGeneration",
         "MoonshineConfig",
         {
-            "input_values": "float B,L",
+            "input_values": "float B,M",
             "decoder_input_ids": "ids:99 B,D",
             "decoder_attention_mask": "ones B,D",
         },

@@ -45,7 +45,9 @@ def kv(name: str, cls: str, settings: Any, heads: int = 2, size: int = 8, **more
     net = lm(name + "-kv", cls, settings, **more)
     past = {f"past_{i}_{n}": f"float B,{heads},P,{size}" for i in (0, 1) for n in ("key", "value")}
     inputs = {"input_ids": "ids:99 B,S", "attention_mask": "ones B,T", **past}
-    return Net(net.name, net.maker, net.spec, inputs, STEPS, net.forms)
+    # exported at one row, the attention op would be traced without a mask
+    steps = STEPS[::-1] if "sdpa" in name else STEPS
+    return Net(net.name, net.maker, net.spec, inputs, steps, net.forms)
 
 
 NETS = (

@@ -16,7 +16,7 @@ PAIR = {"input_ids": "ids:99 B,S", "pixel_values": PIXELS, "attention_mask": "on
 LABELS = {"eos_token_id": 98, "bos_token_id": 0, "pad_token_id": 1}
 SAM_VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 64,
               "patch_size": 8, "output_channels": 16, "window_size": 4, "global_attn_indexes": [1],
-              "mlp_dim": 64}  # fmt: skip
+              "mlp_dim": 64, "num_pos_feats": 8}  # fmt: skip
 SAM_MASK = {"hidden_size": 16, "num_attention_heads": 2, "mlp_dim": 32, "num_hidden_layers": 2,
             "iou_head_hidden_dim": 16}  # fmt: skip
 SAM = {"vision_config": SAM_VISION, "mask_decoder_config": SAM_MASK, "prompt_encoder_config": {
@@ -100,7 +100,7 @@ NETS = (
         "owlvit",
         "OwlViTForObjectDetection",
         {"input_ids": "ids:99 2,16", "pixel_values": PIXELS, "attention_mask": "ones 2,16"},
-        {"text_config": {**T, **LABELS}, "vision_config": V, "projection_dim": 16},
+        {"text_config": {**T, **LABELS}, "vision_config": V, "projection_dim": 32},
         ("script", "dynamo"),
     ),
     net(
@@ -182,17 +182,21 @@ NETS = (
     ),
     net(
         "kosmos-text",
-        "Kosmos2TextForCausalLM",
+        "Kosmos2ForConditionalGeneration",
         {"input_ids": "ids:99 B,S"},
         {
-            "vocab_size": 99,
-            "max_position_embeddings": 64,
-            "embed_dim": 32,
-            "layers": 2,
-            "ffn_dim": 64,
-            "attention_heads": 2,
+            "text_config": {
+                "vocab_size": 99,
+                "max_position_embeddings": 64,
+                "embed_dim": 32,
+                "layers": 2,
+                "ffn_dim": 64,
+                "attention_heads": 2,
+            },
+            "vision_config": V,
         },
-        config="Kosmos2TextConfig",
+        config="Kosmos2Config",
+        part="text_model",
     ),
     net("git", "GitForCausalLM", PAIR, {**T, "vision_config": V, "max_position_embeddings": 64}),
     net(

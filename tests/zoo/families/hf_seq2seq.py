@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.zoo.net import Net
@@ -68,7 +69,10 @@ NETS = (
         num_sparse_decoder_layers=1,
     ),
     pair("bart", "BartForConditionalGeneration", BART),
-    pair("bart-sequences", "BartForSequenceClassification", BART, ("script-dynamic",)),
+    replace(
+        pair("bart-sequences", "BartForSequenceClassification", BART, ("script-dynamic",)),
+        inputs={"input_ids": "ended:99 B,S", "attention_mask": "ones B,S"},
+    ),
     pair("mbart", "MBartForConditionalGeneration", BART),
     pair("marian", "MarianMTModel", BART, config="MarianConfig"),
     pair("pegasus", "PegasusForConditionalGeneration", BART),

@@ -36,7 +36,7 @@ XLM = {"emb_dim": 32, "n_layers": 2, "n_heads": 2, "vocab_size": 99, "n_words": 
 XLNET = {"d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 64, "vocab_size": 99}
 FUNNEL = {"d_model": 32, "block_sizes": [1, 1], "n_head": 2, "d_head": 16, "d_inner": 64,
           "vocab_size": 99, "num_decoder_layers": 1}  # fmt: skip
-BOXES = {**TEXT, "bbox": "ids:60 B,S,4"}
+BOXES = {**TEXT, "bbox": "boxes:60 B,S,4"}
 DISENTANGLED = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]}
 
 NETS = (
@@ -70,7 +70,10 @@ NETS = (
     text("mobilebert", "MobileBertModel", BOTH, embedding_size=32, intra_bottleneck_size=32),
     text("squeezebert", "SqueezeBertModel", BOTH, embedding_size=32),
     replace(
-        text("nystromformer", "NystromformerModel", num_landmarks=4, segment_means_seq_len=8),
+        text(
+            "nystromformer", "NystromformerModel", num_landmarks=4, segment_means_seq_len=8,
+            inputs={"input_ids": "ids:99 B,S"},  # its landmarks fit no mask
+        ),
         sizes=({"B": 2, "S": 8}, {"B": 1, "S": 8}),
     ),
     text("big-bird", "BigBirdModel", BOTH, attention_type="original_full"),
@@ -79,7 +82,7 @@ NETS = (
     text("fnet", "FNetModel", ("dynamo-dynamic",), inputs={"input_ids": "ids:99 B,S"}),
     text("layoutlm", "LayoutLMModel", BOTH, inputs=BOXES, max_2d_position_embeddings=64),
     text("xlnet", "XLNetModel", BOTH, only=XLNET),
-    text("roformer", "RoFormerModel", BOTH, embedding_size=32),
+    text("roformer", "RoFormerModel", BOTH, config="RoFormerConfig", embedding_size=32),
     text("megatron-bert", "MegatronBertModel"),
     text("ibert", "IBertModel"),
     text("rembert", "RemBertModel", BOTH, input_embedding_size=16, output_embedding_size=16),
@@ -106,7 +109,10 @@ NETS = (
     text("dpr", "DPRQuestionEncoder", config="DPRConfig", projection_dim=16),
     text("splinter", "SplinterModel"),
     text("roc-bert", "RoCBertModel"),
-    text("nomic-like", "RoFormerForMaskedLM", embedding_size=32, rotary_value=True),
+    text(
+        "nomic-like", "RoFormerForMaskedLM", config="RoFormerConfig", embedding_size=32,
+        rotary_value=True,
+    ),
     text(
         "canine",
         "CanineModel",

@@ -36,7 +36,8 @@ def image(
     config = more.pop(
         "config", cls.split("For", maxsplit=1)[0].split("Model", maxsplit=1)[0] + "Config"
     )
-    options = {k: more.pop(k) for k in ("attention", "call", "most", "part", "parts") if k in more}
+    known = ("attention", "call", "most", "opset", "part", "parts")
+    options = {k: more.pop(k) for k in known if k in more}
     spec = {"cls": cls, "config": config, "settings": {**settings, **more}, "most": 3, **options}
     return Net(name, "hf.make", spec, inputs, SIZES, forms)
 
@@ -86,11 +87,12 @@ NETS = (
         {"base_attn_unit_dims": [16, 24, 32], "n_attn_blocks": [1, 1, 1], "width_multiplier": 0.25},
         LARGE,
         BOTH,
+        opset=18,  # folds patches
     ),
     image(
         "efficientnet",
         "EfficientNetModel",
-        {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 64},
+        {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320},
         LARGE,
     ),
     image(
@@ -107,7 +109,7 @@ NETS = (
         FREE,
         BOTH,
     ),
-    image("poolformer", "PoolFormerModel", {**STAGES, "hidden_sizes": [16, 32, 32, 64]}, LARGE),
+    image("poolformer", "PoolFormerModel", STAGES, LARGE, config="PoolFormerConfig"),
     image(
         "pvt",
         "PvtModel",
@@ -130,7 +132,7 @@ NETS = (
             "patch_sizes": [7, 3],
             "patch_stride": [4, 2],
             "patch_padding": [2, 1],
-            "mlp_ratio": [2, 2],
+            "mlp_ratio": [2.0, 2.0],
             "attention_drop_rate": [0.0, 0.0],
             "drop_rate": [0.0, 0.0],
             "drop_path_rate": [0.0, 0.0],
@@ -173,8 +175,8 @@ NETS = (
     image(
         "dpt",
         "DPTForDepthEstimation",
-        VIT,
-        backbone_out_indices=[0, 0, 1, 1],
+        {**VIT, "num_hidden_layers": 4},
+        backbone_out_indices=[0, 1, 2, 3],
         fusion_hidden_size=16,
         neck_hidden_sizes=[8, 8, 16, 16],
     ),
@@ -211,7 +213,7 @@ NETS = (
     image(
         "upernet",
         "UperNetForSemanticSegmentation",
-        {"hidden_size": 16, "auxiliary_in_channels": 32, "pool_scales": [1, 2, 3]},
+        {"hidden_size": 16, "auxiliary_in_channels": 32, "pool_scales": [1, 2]},
         LARGE,
         parts={
             "backbone_config": (

@@ -56,7 +56,7 @@ NETS = (
     classes("nu-svc", "sklearn.svm:NuSVC"),
     net("svr", "sklearn.svm:SVR", target="numbers"),
     net("one-class-svm", "sklearn.svm:OneClassSVM", target="none"),
-    classes("linear-svc", "sklearn.svm:LinearSVC"),
+    net("linear-svc", "sklearn.svm:LinearSVC"),
     net("linear", "sklearn.linear_model:LinearRegression", target="numbers"),
     net(
         "ridge-poly",

@@ -43,10 +43,10 @@ NETS = (
     unet("UnetPlusPlus"),
     unet("FPN", BOTH),
     unet("Linknet"),
-    unet("PSPNet"),
+    unet("PSPNet", inputs={"images": "unit B,3,96,96"}),
     unet("DeepLabV3Plus"),
     unet("MAnet"),
     unet("PAN", inputs={"images": "unit B,3,128,128"}),
-    unet("UPerNet"),
+    unet("UPerNet", inputs={"images": "unit B,3,192,192"}),
     unet("Segformer"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ class Named(torch.nn.Module):
     def forward(self, *args: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Run, and keep the tensors."""
         given = dict(zip(self.names, args, strict=True))
-        past = [given.pop(n) for n in self.names if n.startswith("past_")]
+        past = [given.pop(n) for n in self.names if re.match(r"past_\d", n)]
         options: dict[str, Any] = {**given, **self.fixed}
         if past:
             pairs = list(zip(past[::2], past[1::2], strict=True))
@@ -48,7 +49,7 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> li
     config._experts_implementation = "eager"  # the grouped products have no ONNX
     model = getattr(transformers, spec["cls"])(config).eval()
     model.float()
-    if not any(n.startswith("past_") for n in net.inputs) and hasattr(model.config, "use_cache"):
+    if not any(re.match(r"past_\d", n) for n in net.inputs) and hasattr(model.config, "use_cache"):
         model.config.use_cache = False
     for part in spec.get("part", "").split("."):
         model = getattr(model, part) if part else model
