@@ -32,6 +32,7 @@ from braze.ops.pool.pool import LpPool
 from braze.ops.pool.unpool import Det
 from braze.ops.product.conv import Conv
 from braze.ops.product.matmul import MatMul
+from braze.ops.random.random import Random
 from braze.ops.recurrent.recurrence import Recurrence
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
@@ -58,6 +59,8 @@ RUNS_TO_CONVICT = 96
 # The largest quotient of a right kernel's error by the spread of 16 runs was 1.1 in 120 builds of
 # 60 graphs; a wrong element is off by thousands. Between them there is room for rare roundings.
 FACTOR = 10.0
+# No normal number that is made of a word of 32 bits is larger: sqrt(-2 log 2**-33).
+LARGEST_NORMAL = 6.8
 # What kernels compute in float32 or float64 is flushed to zero below this, also inside an op.
 FLUSHED = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-126, "bfloat16": 2.0**-126}
 
@@ -128,7 +131,7 @@ class Perturbed(Run):
             op = _in_float64(node.op.specialize(self.env))
             self.values.update(drawn_sums(node, op, self.values, self.rng, self.factor))
         self.values.update(given)
-        loss = _inner_loss(node, given)
+        loss = _inner_loss(node, node.op.specialize(self.env), given)
         if loss is not None and self.rng is not None:
             v = node.outputs[0]
             noise = self.rng.uniform(-1.0, 1.0, self.values[v].shape)
@@ -199,7 +202,7 @@ def _flushed(a: Array, dtype: DType) -> bool:
     return bool(((a != 0) & (np.abs(a) < FLUSHED[dtype.name])).any())
 
 
-def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | None:
+def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | float | None:
     """What an op loses inside, where its formula has terms that are larger than its result or
     factors that are flushed to zero before they are scaled up.
 
@@ -211,10 +214,13 @@ def _inner_loss(node: Node, given: Mapping[Value, Array]) -> Array | float | Non
     a cell clips, or saturates, is not moved by its operands, but rounded in functions near 1. A
     norm takes a mean off that is rounded, also where the differences are so alike that moving the
     operands hardly moves it. A transformed convolution rounds all of a patch for each output of it
-    (transforms.py).
+    (transforms.py). Normal numbers are made of words that are rounded to floats, the same in all
+    kernels, by a logarithm and a cosine that end in other bits in each.
     """
     name = node.outputs[0].dtype.name
-    op = node.op
+    if isinstance(op, Random) and op.normal:
+        (rounded,), (exact,) = op.reference(), _in_float64(op).reference()
+        return np.abs(rounded - exact) + ROUNDOFF[name][0] * LARGEST_NORMAL
     if (isinstance(op, Softmax) and op.log) or (isinstance(op, Reduce) and op.kind == "logsumexp"):
         return ROUNDOFF[name][0]
     if isinstance(op, Gelu):

@@ -7,7 +7,7 @@ of any size prints as a few lines and is the same on every machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -81,7 +81,7 @@ class Tensor:
 
 
 # versions of the domains besides ONNX's own
-DOMAINS = {"ai.onnx.ml": 5, "com.microsoft": 1}
+DOMAINS = {"ai.onnx.ml": 4, "com.microsoft": 1}
 
 
 def split_domain(op: str) -> tuple[str, str]:
@@ -115,6 +115,13 @@ class Step:
                 _attribute(key, numpy_helper.from_array(plain) if is_tensor else plain)
             )
         return node
+
+
+def versions(steps: Iterable[Step]) -> dict[str, int]:
+    """The opsets of a model of these steps: ai.onnx.ml's fifth has other trees than those before
+    it."""
+    newest = any(s.op == "ai.onnx.ml.TreeEnsemble" for s in steps)
+    return {**DOMAINS, "ai.onnx.ml": 5} if newest else DOMAINS
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,7 @@ class Case:
         )
         others = sorted({split_domain(s.op)[0] for s in self.steps} - {""})
         opsets = [helper.make_opsetid("", self.opset)]
-        opsets += [helper.make_opsetid(d, DOMAINS[d]) for d in others]
+        opsets += [helper.make_opsetid(d, versions(self.steps)[d]) for d in others]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
     def trimmed(self) -> Case:

@@ -15,9 +15,11 @@ from tests.fuzz import make_contributed as c
 from tests.fuzz import make_counted as k
 from tests.fuzz import make_fused as f
 from tests.fuzz import make_heads as h
+from tests.fuzz import make_ml as m
 from tests.fuzz import make_nests as n
 from tests.fuzz import make_pointwise as p
 from tests.fuzz import make_quantized as q
+from tests.fuzz import make_random as d
 from tests.fuzz import make_recurrent as r
 from tests.fuzz import make_sized as z
 from tests.fuzz import make_views as v
@@ -245,14 +247,36 @@ LATER: Final[Mapping[str, Family]] = {
         "resize of run": k.resized,
     }),
     "random": Family("pointwise", {
-        "RandomUniform": p.random_uniform, "RandomUniformLike": p.random_uniform_like,
-    }, takes="f", gives="f"),
+        "RandomUniform": d.of_sizes("RandomUniform"), "RandomNormal": d.of_sizes("RandomNormal"),
+        "RandomUniformLike": d.like("RandomUniformLike"), "Bernoulli": d.bernoulli,
+        "RandomNormalLike": d.like("RandomNormalLike"), "Multinomial": d.multinomial,
+        "dropout in training": d.dropout_in_training,
+    }, (1, 2, 2, 3, 4), takes="f"),
+    "features": Family("pointwise", {
+        "ai.onnx.ml.Scaler": m.scaler, "ai.onnx.ml.Normalizer": m.normalizer,
+        "ai.onnx.ml.Binarizer": m.binarizer, "ai.onnx.ml.Imputer": m.imputer,
+        "ai.onnx.ml.OneHotEncoder": m.one_hot, "ai.onnx.ml.LabelEncoder": m.label_encoder,
+        "ai.onnx.ml.ArrayFeatureExtractor": m.extractor,
+        "ai.onnx.ml.FeatureVectorizer": m.vectorizer,
+    }, (1, 2, 2, 3, 4), ("float32", "float32", "int64", "float64", "int32"), takes="fi",
+       gives="fi"),
+    "machines": Family("anchor", {
+        "ai.onnx.ml.LinearRegressor": m.linear_regressor,
+        "ai.onnx.ml.LinearClassifier": m.linear_classifier,
+        "ai.onnx.ml.SVMRegressor": m.svm_regressor, "ai.onnx.ml.SVMClassifier": m.svm_classifier,
+    }, (2,), takes="fi", gives="fi"),
+    "trees": Family("nest", {
+        "ai.onnx.ml.TreeEnsembleRegressor": m.tree_regressor,
+        "ai.onnx.ml.TreeEnsembleClassifier": m.tree_classifier,
+        "ai.onnx.ml.TreeEnsemble": m.tree_ensemble,
+    }, (2,), takes="fi", gives="fi"),
     "contributed_norm": Family("nest", {
         "com.microsoft.SkipLayerNormalization": f.skip_norm("SkipLayerNormalization"),
         "com.microsoft.SkipSimplifiedLayerNormalization": f.skip_norm(
             "SkipSimplifiedLayerNormalization"
         ),
         "com.microsoft.EmbedLayerNormalization": f.embed_norm,
+        "SimplifiedLayerNormalization": f.simplified_norm,
         "com.microsoft.GroupNorm": f.contributed_group_norm("GroupNorm"),
         "com.microsoft.SkipGroupNorm": f.contributed_group_norm("SkipGroupNorm"),
         "com.microsoft.GridSample": f.sample, "com.microsoft.RotaryEmbedding": f.rotary,
@@ -264,6 +288,7 @@ LATER: Final[Mapping[str, Family]] = {
         "com.microsoft.FusedGemm": f.fused_gemm, "com.microsoft.FusedConv": f.fused_conv,
         "com.microsoft.NhwcConv": f.nhwc_conv("NhwcConv"),
         "com.microsoft.NhwcFusedConv": f.nhwc_conv("NhwcFusedConv"),
+        "com.microsoft.Rfft": f.spectrum, "com.microsoft.Irfft": f.from_spectrum,
     }, (2, 2, 3, 4, 4), takes="f", gives="f"),
     "contributed_attention": Family("anchor", {
         "com.microsoft.Attention": h.attention,
@@ -283,36 +308,12 @@ def can_meet(producer: str, consumer: str) -> bool:
 
 # Every entry of ops/catalog.py is a label above (behind its domain and a point, unless that is
 # ONNX's own) or stands here with the reason.
-_JUMPS: Final = "it jumps where a number is a limit; tests/ml"
-_PARTS: Final = "it is made of single steps that are generated; tests/ml"
 NOT_GENERATED: Final[Mapping[str, str]] = {
-    "ai.onnx.ml.ArrayFeatureExtractor": _PARTS,
-    "ai.onnx.ml.Binarizer": _JUMPS,
-    "ai.onnx.ml.FeatureVectorizer": _PARTS,
-    "ai.onnx.ml.Imputer": _JUMPS,
-    "ai.onnx.ml.LabelEncoder": _JUMPS,
-    "ai.onnx.ml.LinearClassifier": _JUMPS,
-    "ai.onnx.ml.LinearRegressor": _PARTS,
-    "ai.onnx.ml.Normalizer": _PARTS,
-    "ai.onnx.ml.OneHotEncoder": _JUMPS,
-    "ai.onnx.ml.SVMClassifier": _JUMPS,
-    "ai.onnx.ml.SVMRegressor": _PARTS,
-    "ai.onnx.ml.Scaler": _PARTS,
-    "ai.onnx.ml.TreeEnsemble": _JUMPS,
-    "ai.onnx.ml.TreeEnsembleClassifier": _JUMPS,
-    "ai.onnx.ml.TreeEnsembleRegressor": _JUMPS,
-    "ai.onnx.ml.ZipMap": "its input itself",
-    "com.microsoft.Inverse": "it chooses rows by their size; tests/contributed/test_others.py",
-    "com.microsoft.NGramRepeatBlock": "it compares tokens; tests/contributed/test_others.py",
-    "com.microsoft.Rfft": "it is a DFT; tests/contributed/test_others.py",
-    "com.microsoft.Irfft": "it is a DFT; tests/contributed/test_others.py",
+    "ai.onnx.ml.ZipMap": "its input itself, and what it gives is no tensor to other runtimes",
+    "com.microsoft.Inverse": "its rounding is inside a loop; tests/contributed/test_others.py",
+    "com.microsoft.NGramRepeatBlock": "it makes infinities; tests/contributed/test_others.py",
     "braze.Assert": "it passes its input on; tests/tensorrt/test_moves.py",
-    "Bernoulli": "it jumps where a probability is the number drawn; tests/random",
-    "Multinomial": "it jumps where a partial sum is the number drawn; tests/random",
-    "RandomNormal": "numpy's logarithm and cosine end in other bits; tests/random",
-    "RandomNormalLike": "numpy's logarithm and cosine end in other bits; tests/random",
     "com.microsoft.DynamicQuantizeLSTM": "a state halfway between codes jumps; tests/contributed",
-    "SimplifiedLayerNormalization": "RMSNormalization, by a name that the onnx package lacks",
 }
 
 GENERATED: Final = frozenset(label for f in ALL_FAMILIES.values() for label in f.makers)

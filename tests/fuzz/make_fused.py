@@ -155,3 +155,28 @@ def crop_resize(s: Sketch, x: Ref) -> Ref:
     sizes = s.ints(s.r.choice([1, 2, 3]), s.r.choice([1, 4]))
     return s.add1(DOMAIN + "CropAndResize", x, regions, images, s.add1("Cast", sizes, to=6),
                   mode="bilinear", extrapolation_value=0.5)  # fmt: skip
+
+
+def simplified_norm(s: Sketch, x: Ref) -> Ref:
+    """RMSNormalization of the last axis, by its older name."""
+    s.need(x.dtype.name in ("float32", "float16"))
+    scale = s.constant(x.dtype.name, (_width(s, x, -1),))
+    return s.add1("SimplifiedLayerNormalization", x, scale, axis=-1, epsilon=1e-2)
+
+
+def _axes(s: Sketch, rank: int) -> dict[str, int]:
+    return {"normalized": 0, "onesided": 1, "signal_ndim": s.r.randint(1, min(rank, 2))}
+
+
+def spectrum(s: Sketch, x: Ref) -> Ref:
+    """Half a spectrum of one or two axes."""
+    s.need(x.dtype.name in ("float32", "float64") and all(static(d) for d in x.shape))
+    _width(s, x, -1)
+    return s.add1(DOMAIN + "Rfft", x, **_axes(s, x.rank))
+
+
+def from_spectrum(s: Sketch, x: Ref) -> Ref:
+    """Back from half a spectrum, whether or not it is one of real numbers."""
+    x = spectrum(s, x) if x.rank < 2 or x.shape[-1] != 2 or s.r.random() < 0.5 else x
+    s.need(all(static(d) and d != 0 for d in x.shape) and size(x, x.rank - 2) > 1)
+    return s.add1(DOMAIN + "Irfft", x, **_axes(s, x.rank - 1))

@@ -268,20 +268,3 @@ def constant_step(s: Sketch, x: Ref) -> Ref:
     literal = Tensor(x.dtype.name, (1,), values=values)
     made = s.add1("Constant", value=literal)
     return s.add1("Add", x, made)
-
-
-def random_uniform(s: Sketch, x: Ref) -> Ref:
-    """x times drawn numbers of its sizes. Without a seed a node's numbers are its name's, and one
-    that is moved into a branch has another name."""
-    floating(s, x)
-    s.need(all(static(d) for d in x.shape) and x.dtype.name == "float32")
-    shape = [int(d) for d in x.shape]
-    drawn = s.add1("RandomUniform", shape=shape, low=0.5, high=1.5, seed=7.0)
-    return s.add1("Mul", x, drawn)
-
-
-def random_uniform_like(s: Sketch, x: Ref) -> Ref:
-    """x plus drawn numbers."""
-    s.need(x.dtype.name in FLOATS)
-    seed = s.r.choice([5.0, 3.0])
-    return s.add1("Add", x, s.add1("RandomUniformLike", x, seed=seed))
