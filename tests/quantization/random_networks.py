@@ -40,33 +40,42 @@ CODES = {"uint8": (0, 255), "int8": (-128, 127)}
 STEPS = (4, 12)  # nodes of a network, besides its pairs
 OPSET = 21
 PARTLY = "not in integers alone"
+WHOLE = 0.75  # share of the networks that are meant to be in integers alone
+
+
+class Codes(Sketch):
+    """A network to be. whole: everything that is summed is codes that kernels in integers take."""
+
+    whole: bool = False
 
 
 def make(number: int) -> Case:
     """The network of this number."""
     r = random.Random(f"quantized {number}")
     sizes = {"n": (1, r.randint(1, 3), 4)} if r.random() < 0.3 else {}
-    s = Sketch(number, OPSET, sizes)
+    s = Codes(number, OPSET, sizes)
     s.r.seed(number)
+    s.whole = s.r.random() < WHOLE
     batch: int | str = "n" if sizes else s.r.choice([1, 2])
     rank = s.r.choice([1, 2, 2, 2, 3])
     axes = [s.r.choice([1, 5, 8, 9, 13] if rank < 3 else [1, 3, 5]) for _ in range(rank)]
-    channels = s.r.choice([1, 3, 4, 8, 16, 17])
+    channels = s.r.choice([3, 4, 8, 16, 17] if s.whole else [1, 3, 4, 8, 16, 17])
     made = [_pair(s, s.input("float32", (batch, channels, *axes)))]
     for _ in range(s.r.randint(*STEPS)):
         made.append(_step(s, made))
-    if s.r.random() < 0.4:
+    summed = any(step.op in ("Conv", "MatMul") for step in s.steps)
+    if s.r.random() < 0.4 or (s.whole and not summed):
         made.append(_step(s, made, _classes))
     more = s.r.sample(made[1:], min(len(made) - 1, s.r.choice([0, 0, 1])))
     return s.finish([made[-1], *more])
 
 
-Make = Callable[[Sketch, Ref, list[Ref]], Ref]
+Make = Callable[[Codes, Ref, list[Ref]], Ref]
 
 # ------------------------------------------------------------------ pairs
 
 
-def _grid(s: Sketch, x: Ref, dtype: str) -> list[Ref]:
+def _grid(s: Codes, x: Ref, dtype: str) -> list[Ref]:
     """A scale and zero point that hold most of the sample, and cut off some of it now and then."""
     low, high = CODES[dtype]
     reach = max(abs(x.low), abs(x.high), 0.1) * s.r.choice([0.7, 1.0, 1.0, 1.3])
@@ -80,7 +89,7 @@ def _grid(s: Sketch, x: Ref, dtype: str) -> list[Ref]:
     return [s.scalar("float32", float(np.float32(scale))), s.scalar(dtype, zero)]
 
 
-def _pair(s: Sketch, x: Ref) -> Ref:
+def _pair(s: Codes, x: Ref) -> Ref:
     """`x` in codes and back; now and then a second pair behind it, of another grid."""
     for _ in range(s.r.choice([1, 1, 1, 1, 2])):
         grid = _grid(s, x, s.r.choice(list(CODES)))
@@ -88,17 +97,18 @@ def _pair(s: Sketch, x: Ref) -> Ref:
     return x
 
 
-def _maybe_pair(s: Sketch, x: Ref) -> Ref:
+def _maybe_pair(s: Codes, x: Ref) -> Ref:
     return _pair(s, x) if s.r.random() < 0.8 else x
 
 
-def _coded(s: Sketch, x: Ref) -> Ref:
+def _coded(s: Codes, x: Ref) -> Ref:
     """`x` with a pair right before it, mostly."""
     straight = bool(s.steps) and s.steps[-1].op == "DequantizeLinear" and s.made[-1] is x
-    return x if straight or s.r.random() < 0.1 else _pair(s, x)
+    plain = not s.whole and s.r.random() < 0.1
+    return x if straight or plain else _pair(s, x)
 
 
-def _weight(s: Sketch, shape: tuple[int, ...], axis: int) -> Ref:
+def _weight(s: Codes, shape: tuple[int, ...], axis: int) -> Ref:
     """Codes of a weight, or numbers and their pair, with one scale or one for each of an axis."""
     count = (shape[axis],) if s.r.random() < 0.6 else ()
     given = {"axis": axis} if count else {}
@@ -115,7 +125,7 @@ def _weight(s: Sketch, shape: tuple[int, ...], axis: int) -> Ref:
     return s.add1("DequantizeLinear", w, scale, zero, **given)
 
 
-def _bias(s: Sketch, count: int) -> Ref | None:
+def _bias(s: Codes, count: int) -> Ref | None:
     """None, numbers, or codes of 32 bits."""
     kind = s.r.choice(["none", "float", "int32"])
     if kind == "float":
@@ -129,7 +139,7 @@ def _bias(s: Sketch, count: int) -> Ref | None:
 # ------------------------------------------------------------------ nodes
 
 
-def _step(s: Sketch, made: list[Ref], *wanted: Make) -> Ref:
+def _step(s: Codes, made: list[Ref], *wanted: Make) -> Ref:
     """One node (`wanted` or any) behind the last value, or one before it, and mostly a pair."""
     for _ in range(30):
         x = made[-1] if s.r.random() < 0.8 else s.r.choice(made)
@@ -141,12 +151,12 @@ def _step(s: Sketch, made: list[Ref], *wanted: Make) -> Ref:
     return made[-1]
 
 
-def _convolution(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _convolution(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     s.need(x.rank >= 3 and x.sample.size > 0)
     x = _coded(s, x)
     channels = int(x.sample.shape[1])
-    groups = s.r.choice([1, 1, 1, 1, 1, 1, channels])
-    filters = groups * s.r.choice([1, 2] if groups > 1 else [1, 3, 8, 16, 33])
+    groups = 1 if s.whole else s.r.choice([1, 1, 1, 1, 1, 1, channels])
+    filters = groups * s.r.choice([1, 2] if groups > 1 else [1, 3, 8, 16, 33][s.whole :])
     kernel = [s.r.choice([1, 1, 3]) for _ in range(x.rank - 2)]
     pads = [s.r.choice([0, k // 2]) for k in kernel]
     given = {"group": groups, "pads": pads * 2, "strides": [s.r.choice([1, 1, 2]) for _ in kernel]}
@@ -154,7 +164,7 @@ def _convolution(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
     return s.add1("Conv", x, w, _bias(s, filters), **given)
 
 
-def _product(s: Sketch, x: Ref) -> Ref:
+def _product(s: Codes, x: Ref) -> Ref:
     x = _coded(s, x)
     depth, width = int(x.sample.shape[-1]), s.r.choice([1, 5, 16, 33])
     y = s.add1("MatMul", x, _weight(s, (depth, width), 1))
@@ -162,53 +172,53 @@ def _product(s: Sketch, x: Ref) -> Ref:
     return y if bias is None else s.add1("Add", y, bias)
 
 
-def _classes(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _classes(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     return _product(s, s.add1("Flatten", x))
 
 
-def _rows(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _rows(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     s.need(x.rank == 3)
     return _product(s, x)
 
 
-def _alike(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _alike(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     """Another value of the same shape."""
     found = [y for y in made if y.shape == x.shape]
     s.need(bool(found))
     return s.r.choice(found)
 
 
-def _residual(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _residual(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     y = s.add1("Add", x, _alike(s, x, made))
     return s.add1("Relu", y) if s.r.random() < 0.5 else y
 
 
-def _joined(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _joined(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     return s.add1("Concat", x, _alike(s, x, made), axis=1)
 
 
-def _clipped(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _clipped(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     return s.add1("Clip", x, s.scalar("float32", 0.0), s.scalar("float32", 1.5))
 
 
-def _scaled(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _scaled(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     return s.add1("Mul", x, s.scalar("float32", s.r.choice([0.5, 2.0, -1.0, 0.3])))
 
 
-def _largest(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _largest(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     s.need(x.rank >= 3)
     spatial = x.rank - 2
     return s.add1("MaxPool", x, kernel_shape=[3] * spatial, pads=[1] * 2 * spatial,
                   strides=[s.r.choice([1, 2])] * spatial)  # fmt: skip
 
 
-def _turned(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _turned(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     order = list(range(1, x.rank))
     s.r.shuffle(order)
     return s.add1("Transpose", x, perm=[0, *order])
 
 
-def _cut(s: Sketch, x: Ref, made: list[Ref]) -> Ref:
+def _cut(s: Codes, x: Ref, made: list[Ref]) -> Ref:
     s.need(int(x.sample.shape[1]) > 1)
     return s.add1("Slice", x, s.ints(0), s.ints(int(x.sample.shape[1]) - 1), s.ints(1))
 
