@@ -2,26 +2,29 @@
 
 A product's tile is `heights` tiles of 16 rows by `widths` tiles of 16 columns. Each step of k loads
 a tile of every 16 rows, in place, and one of every 16 columns of a panel, and multiplies all pairs.
-Finished sums go through the stack tile, row by row, to the epilogue. Rows that are no multiple of
-16 are tiles of fewer rows, so that nothing is read past the last.
+Finished sums go through the stack tile to the epilogue, which runs while the next tile's are made.
+Rows that are no multiple of 16 are tiles of fewer rows, so that nothing is read past the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
 from llvmlite import ir
 
 from braze.codegen.cpu.amx.registers import REGISTERS, ROW_BYTES, ROWS, TileFile
-from braze.codegen.cpu.llvm.function import I8, KernelFunction, i64
+from braze.codegen.cpu.llvm.function import I8, I64, KernelFunction, i64
 from braze.codegen.cpu.product.ahead import fetch_line
 from braze.codegen.cpu.product.blocks import TileLoops
 from braze.codegen.cpu.product.panels import Panel
 from braze.codegen.cpu.product.register_tile import TileShape, moved
 from braze.core.dims import Dim
 
+# tiles of rows, rows of the last where they are others than usual, and when that is so (None: ever)
+Case = tuple[int, "ir.Value | int | None", "ir.Value | None"]
 _MOST_FETCHED: Final = 8  # lines per step: more would keep the tiles' own loads waiting
 
 
@@ -75,6 +78,27 @@ class Layout:
         return TileFile(fn, row_bytes, rows)
 
 
+class Waiting:
+    """Which rows of the stack tile are not finished yet: the first one's number, how many, and the
+    column of their first sum; none at first."""
+
+    def __init__(self, fn: KernelFunction) -> None:
+        self._fn = fn
+        self._slots = [fn.alloca(I64) for _ in range(3)]
+        self.put(i64(0), i64(0), i64(0))
+
+    def put(self, *values: ir.Value) -> None:
+        """These are waiting now."""
+        for slot, value in zip(self._slots, values, strict=True):
+            self._fn.store(value, slot)
+
+    def take(self) -> list[ir.Value]:
+        """What was waiting; none is any more."""
+        values = [self._fn.load(slot, I64) for slot in self._slots]
+        self._fn.store(i64(0), self._slots[1])
+        return values
+
+
 @dataclass(slots=True)
 class UnitLoops(TileLoops):
     """TileLoops whose sums are in tile registers.
@@ -89,6 +113,13 @@ class UnitLoops(TileLoops):
     layout: Layout = field(kw_only=True)
     name: str = field(kw_only=True)
     _start: ir.Value | None = None
+    _waiting: Waiting | None = None
+
+    def block(self, start: ir.Value, end: ir.Value, first: ir.Value, stop: ir.Value) -> None:
+        """See TileLoops."""
+        self._waiting = Waiting(self.fn)
+        TileLoops.block(self, start, end, first, stop)
+        self._finish()
 
     def column(
         self, start: ir.Value, end: ir.Value, at: ir.Value, width: int | ir.Value, panel: Panel
@@ -100,48 +131,67 @@ class UnitLoops(TileLoops):
         self._start = start
         if self.m == 0:
             return
-        if isinstance(self.m, int) and self.m < rows:
-            self._multiply(start, -(-self.m // ROWS), widths, panel)
-            self.sink.drain(start, i64(self.m), at, width)
-            return
+        whole = width == self.shape.columns
+        if not whole:  # the last panel, whose tiles do not wait: their epilogue is another one
+            self._finish()
         with fn.loop(start, end, rows) as row:
             left = fn.minimum(b.sub(end, row), i64(rows))
-            with fn.if_else(b.icmp_signed("==", left, i64(rows))) as (yes, no):
-                with yes:
-                    self._multiply(row, self.layout.heights, widths, panel)
-                with no:
-                    self._partial(row, left, widths, panel)
-            self.sink.drain(row, left, at, width)
+            self._tiles(row, left, widths, panel)
+            if whole:
+                self._waiting.put(row, left, at)
+            else:
+                self.sink.drain(row, left, at, width)
 
-    def _partial(self, row: ir.Value, left: ir.Value, widths: int, panel: Panel) -> None:
-        """The last `left` rows, fewer than a tile has."""
-        fn, b, rows = self.fn, self.fn.builder, self.shape.rows
+    def _tiles(self, row: ir.Value, left: ir.Value, widths: int, panel: Panel) -> None:
+        """The sums of `left` rows to the stack tile. What waits there is finished while tiles are
+        multiplied: other units do that, and its loads need not wait for the stores of its sums."""
+        cases = self._cases(left)
+        for heights, last, chosen in cases:
+            with self._where(chosen):
+                if last is not None:
+                    self.tiles.reshape(last, self.layout.last(heights))
+                self._multiply(row, heights, widths, panel)
+        self._finish()
+        for heights, last, chosen in cases:
+            with self._where(chosen):
+                self._keep(heights, widths)
+                if last is not None:
+                    self.tiles.configure()
+
+    def _cases(self, left: ir.Value) -> list[Case]:
+        """What tiles of `left` rows may be."""
+        b, rows, most = self.fn.builder, self.shape.rows, self.layout.heights
+        if isinstance(self.m, int) and self.m < rows:
+            return [(-(-self.m // ROWS), None, None)]
+        if isinstance(self.m, int) and self.m % rows == 0:
+            return [(most, None, None)]
+        full = b.icmp_signed("==", left, i64(rows))
+        cases: list[Case] = [(most, None, full)]
         if isinstance(self.m, int):
-            if self.m % rows:
-                heights = -(-(self.m % rows) // ROWS)
-                last = self.m % rows - (heights - 1) * ROWS
-                self._reshaped(row, heights, last, widths, panel)
-            return
-        for heights in range(1, self.layout.heights + 1):
+            heights = -(-(self.m % rows) // ROWS)
+            return [*cases, (heights, self.m % rows - (heights - 1) * ROWS, b.not_(full))]
+        for heights in range(1, most + 1):
             last = b.sub(left, i64((heights - 1) * ROWS))
             above = b.icmp_signed(">", last, i64(0))
-            with fn.if_(b.and_(above, b.icmp_signed("<=", last, i64(ROWS)))):
-                self._reshaped(row, heights, last, widths, panel)
+            here = b.and_(above, b.icmp_signed("<=", last, i64(ROWS)))
+            cases.append((heights, last, b.and_(here, b.not_(full))))
+        return cases
 
-    def _reshaped(
-        self, row: ir.Value, heights: int, last: ir.Value | int, widths: int, panel: Panel
-    ) -> None:
-        """`heights` tiles of rows, the last one of `last` rows."""
-        self.tiles.reshape(last, self.layout.last(heights))
-        self._multiply(row, heights, widths, panel)
-        self.tiles.configure()
+    def _where(self, chosen: ir.Value | None) -> AbstractContextManager[None]:
+        return nullcontext() if chosen is None else self.fn.if_(chosen)
+
+    def _finish(self) -> None:
+        """What waits in the stack tile to the output; then nothing does."""
+        assert self._waiting is not None
+        row, count, column = self._waiting.take()
+        self.sink.drain(row, count, column, self.shape.columns)
 
     def _multiply(self, row: ir.Value, heights: int, widths: int, panel: Panel) -> None:
-        """Tiles of rows from `row` on by tiles of a panel, to the stack tile."""
+        """Tiles of rows from `row` on by tiles of a panel."""
         fn, b, shape, layout, tiles = self.fn, self.fn.builder, self.shape, self.layout, self.tiles
-        pairs = [(h, w) for h in range(heights) for w in range(widths)]
-        for h, w in pairs:
-            tiles.clear(layout.sums(h, w))
+        for h in range(heights):
+            for w in range(widths):
+                tiles.clear(layout.sums(h, w))
         line, apart = self.line(row)
         step = i64(shape.chunk * shape.itemsize)
         pointer, pitch = panel
@@ -163,10 +213,15 @@ class UnitLoops(TileLoops):
                         tiles.load(layout.right(w), fn.at(columns, w * ROW_BYTES, I8), across)
                     left, right = layout.left(h, heights), layout.right(w)
                     tiles.multiply(self.name, layout.sums(h, w), left, right)
-        for h, w in pairs:
-            at = h * ROWS * shape.columns + w * ROWS
-            target = fn.at(self.sink.stack_tile, at, shape.sum)
-            tiles.store(layout.sums(h, w), target, 4 * shape.columns)
+
+    def _keep(self, heights: int, widths: int) -> None:
+        """Sums to the stack tile."""
+        shape = self.shape
+        for h in range(heights):
+            for w in range(widths):
+                at = h * ROWS * shape.columns + w * ROWS
+                target = self.fn.at(self.sink.stack_tile, at, shape.sum)
+                self.tiles.store(self.layout.sums(h, w), target, 4 * shape.columns)
 
     def _fetch_ahead(self, row: ir.Value, following: ir.Value, size: int) -> None:
         """This tile's share of a step of the next panel, where panels come from memory: so much

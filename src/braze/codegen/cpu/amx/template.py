@@ -30,6 +30,7 @@ from braze.fusion.kernel import AnchorKernel, CompiledKernel, HostLaunch, Tactic
 TEMPLATE = "amx"
 _LANES = 16  # sums of a vector register, and of a row of a tile
 _SHAPES = 3  # how many are offered
+_IN_FLIGHT = 8  # vectors that are finished side by side: two units with four cycles' latency
 
 
 def tile_tactics(kernel: AnchorKernel, target: CpuTarget, effort: Effort) -> tuple[Tactic, ...]:
@@ -80,7 +81,8 @@ def compile_tiles(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Co
     lines = form.rows(stored, single, mode, spacing, copies)
     steps, weights = shape.steps(matrix.k), Stored(fn, dtype)
     source = Source(weights, weights.buffer(matrix.right), shape.columns, 1, steps, matrix.n)
-    sink = TileSink(fn, shape, Epilogue(fn, kernel), *form.out)
+    together = max(1, _IN_FLIGHT // layout.widths)
+    sink = TileSink(fn, shape, Epilogue(fn, kernel), *form.out, together=together)
     tiles = layout.tile_file(fn, shape, matrix.m)
 
     def bind(batch: ir.Value) -> None:

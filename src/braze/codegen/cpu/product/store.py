@@ -6,8 +6,10 @@ per register) spill the tile to the stack and run in one loop over its rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import zip_longest
 from typing import Protocol
 
 from llvmlite import ir
@@ -50,6 +52,7 @@ class TileSink:
 
     base: pointer to the output element (row 0, column 0) of the current batch; row_flat and
     column_first: what row 0 and column 0 of the batch are to the epilogue (see Epilogue).
+    together: rows that `drain` finishes side by side.
     """
 
     fn: KernelFunction
@@ -60,6 +63,7 @@ class TileSink:
     base: ir.Value | None = None
     row_flat: ir.Value = field(default_factory=lambda: i64(0))
     column_first: ir.Value = field(default_factory=lambda: i64(0))
+    together: int = 1
     _spill: ir.Value | None = None
 
     @property
@@ -97,18 +101,36 @@ class TileSink:
         self, row: ir.Value, count: ir.Value, column: ir.Value, width: int | ir.Value
     ) -> None:
         """Finish `count` rows of the stack tile."""
-        fn, b, shape = self.fn, self.fn.builder, self.shape
-        assert self._spill is not None
-        with fn.loop(0, count) as r:
-            source = fn.at(self._spill, b.mul(r, i64(shape.columns)), shape.sum)
-            at = b.add(row, r)
-            start = self._start(at)
+        fn, b, group = self.fn, self.fn.builder, self.together
+        done: ir.Value | int = 0
+        if group > 1 and isinstance(width, int):
+            done = b.sub(count, b.srem(count, i64(group)))
+            with fn.loop(0, done, group) as r:
+                places = [(row, b.add(r, i64(k)), column) for k in range(group)]
+                cuts = list(pieces(width, self.shape.lanes))
+                copies = [partial(self._drain_piece, *p, *cut) for cut in cuts for p in places]
+                side_by_side(fn, copies)
+        with fn.loop(done, count) as r:
             if isinstance(width, int):
-                for j, lanes in pieces(width, shape.lanes):
-                    value = fn.load(fn.at(source, j, shape.sum), vector_type(shape.sum, lanes))
-                    self._piece(value, at, start, b.add(column, i64(j)), lanes)
+                for at, lanes in pieces(width, self.shape.lanes):
+                    self._drain_piece(row, r, column, at, lanes)
             else:
-                self._drain_columns(source, at, start, column, width)
+                source = self._stacked(r, i64(0))
+                self._drain_columns(source, b.add(row, r), self._start(b.add(row, r)), column, width)
+
+    def _drain_piece(
+        self, row: ir.Value, r: ir.Value, column: ir.Value, at: int, lanes: int
+    ) -> None:
+        """Finish `lanes` columns from `at` on of row `r` of the stack tile, whose row 0 is `row`."""
+        fn, b, kind = self.fn, self.fn.builder, vector_type(self.shape.sum, lanes)
+        value, place = fn.load(self._stacked(r, i64(at)), kind), b.add(row, r)
+        self._piece(value, place, self._start(place), b.add(column, i64(at)), lanes)
+
+    def _stacked(self, r: ir.Value, column: ir.Value) -> ir.Value:
+        """Where a sum of the stack tile is."""
+        b, shape = self.fn.builder, self.shape
+        at = b.add(b.mul(r, i64(shape.columns)), column)
+        return self.fn.at(self.stack_tile, at, shape.sum)
 
     def _drain_columns(
         self,
@@ -153,6 +175,23 @@ class TileSink:
         for i in range(lanes):
             at = b.mul(b.add(column, i64(i)), step)
             fn.store(part(fn, result, i, 1), fn.at(start, at, self._element))
+
+
+def side_by_side(fn: KernelFunction, copies: Sequence[Callable[[], None]]) -> None:
+    """The code of independent `copies`, an instruction of each in turn.
+
+    A processor that waits for one copy's instructions then has the others' before it, also where
+    it looks ahead over fewer instructions than a copy has. Copies with branches follow each other.
+    """
+    block, parts = fn.builder.block, []
+    first = len(block.instructions)
+    for copy in copies:
+        start = len(block.instructions)
+        copy()
+        if fn.builder.block is not block:
+            return
+        parts.append(block.instructions[start:])
+    block.instructions[first:] = [i for turn in zip_longest(*parts) for i in turn if i is not None]
 
 
 def pieces(width: int, lanes: int) -> Iterator[tuple[int, int]]:
