@@ -76,6 +76,12 @@ def test_bits_of_the_definition(scale: float, to: DType, zeros: tuple[int | None
         wide = cast(expr, I32)  # as a DequantizeLinear reads it
         assert requantized(wide) is not None
         np.testing.assert_array_equal(run(wide, x, host_isas()[0]), want.astype(np.int32))
+        for less in (None, zero or 0, 3):  # and its difference from a zero point as a number
+            number = wide if less is None else binary("sub", wide, cast(const(less, to), I32))
+            got = run(cast(number, F32), x, host_isas()[0])
+            assert requantized(cast(number, F32)) is not None
+            np.testing.assert_array_equal(got, (want.astype(np.int32) - (less or 0)).astype("f4"))
+            assert not np.signbit(got[got == 0]).any()
 
 
 def test_which_divisors_two_instructions_divide_by() -> None:

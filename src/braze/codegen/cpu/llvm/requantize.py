@@ -38,7 +38,8 @@ class Requantized:
     """What a cast of a saturated float32 is: `value` (x) as an integer of type `to`.
 
     least, most: of round(x / scale), which saturate it. `to` is int32 where the cast is to that, of
-    such an integer of fewer bits.
+    such an integer of fewer bits, and float32 where that integer is one again, less a number
+    (which `zero_point` is less then).
     """
 
     value: Expr
@@ -51,6 +52,8 @@ class Requantized:
 
 def requantized(e: Expr) -> Requantized | None:
     """`e` as a QuantizeLinear of float32 to 8 or 16 bits by a constant scale, or None."""
+    if e.op == "cast" and e.dtype is F32:
+        return _as_float(e.args[0])
     if e.op == "cast" and e.dtype is I32:
         narrow = requantized(e.args[0])
         return None if narrow is None or narrow.to is I32 else replace(narrow, to=I32)
@@ -75,6 +78,22 @@ def requantized(e: Expr) -> Requantized | None:
     if not 1 / _FAR <= scale <= _FAR or not -(1 << 16) < low <= 0 <= high < 1 << 16:
         return None
     return Requantized(quotient.args[0], scale, zero, low, high, e.dtype)
+
+
+def _as_float(e: Expr) -> Requantized | None:
+    """What a cast of `e`, an integer of `requantized` less a number, to float32 is: the first half
+    of a DequantizeLinear."""
+    less = 0
+    if e.op == "sub" and e.dtype is I32:
+        e, number = e.args
+        zero = _number(number)
+        if zero is None or abs(zero) >= 1 << 16:
+            return None
+        less = int(zero)
+    whole = requantized(e) if e.op == "cast" and not e.dtype.is_float else None
+    if whole is None:
+        return None
+    return replace(whole, zero_point=whole.zero_point - less, to=F32)
 
 
 def _limited(e: Expr, upper: bool) -> tuple[Expr, float] | None:
@@ -110,7 +129,10 @@ def emit_requantized(a: Lanes, r: Requantized, x: Any) -> Any:
         quotient = a.mul(x, a.const(x, parts[0]))
         if parts[1]:
             quotient = a.fma(x, a.const(x, parts[0]), a.mul(x, a.const(x, parts[1])))
-    bits = a.bits(a.add(quotient, a.const(x, _MAGIC)))
+    shifted = a.add(quotient, a.const(x, _MAGIC))
+    if r.to is F32:  # an exact difference of two numbers of 24 bits
+        return a.sub(shifted, a.const(x, _MAGIC - r.zero_point))
+    bits = a.bits(shifted)
     if r.to is I32:
         return a.sub(bits, a.const(bits, _MAGIC_BITS - r.zero_point))
     number = a.b.trunc(bits, with_element(bits.type, storage_type(r.to)))
