@@ -20,6 +20,7 @@ from braze.ir.graph import Graph, SizeGuard, Value
 from braze.ir.run_sizes import unsure_symbols
 from braze.ir.text import print_graph
 from braze.passes.base import PassContext
+from braze.passes.lower_precision import storage_types
 from braze.passes.pipeline import run_pipeline
 from braze.planning.assemble import assemble
 from braze.planning.storage import Ranges
@@ -115,6 +116,7 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
     """Passes and fusion: everything that comes before code."""
     context, given = PassContext(config, backend, trace), len(graph.outputs)
     names = () if ALL_DEBUG in config.debug else tuple(dict.fromkeys(config.debug))
+    wide = storage_types(graph) if config.lowers else frozenset()
     with trace.stage("passes"):
         # passes keep outputs as they are, so they take debug tensors for such
         graph = run_pipeline(_with_outputs(graph, names), context)
@@ -129,6 +131,7 @@ def make_kernels(graph: Graph, config: BuildConfig, backend: Backend, trace: Tra
             fuse=config.effort.fuse,
             keep=frozenset(v for _, v in watched),
             keep_all=ALL_DEBUG in config.debug,
+            wide=wide,
         )
         trace.text("regions", lambda: regions_text(lowered))
     trace.text("kernels", lambda: network_text(lowered))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braze.core.dims import Shape, symbols
+from braze.core.dtypes import F32, DType
 from braze.expr.fold import leaves, rewrite
 from braze.expr.guards import depends_on_data
 from braze.expr.index import axes, ravel, unravel
@@ -173,18 +174,43 @@ class Lowerer:
 
 
 def lower_all(
-    graph: Graph, lowered: Mapping[Node, Lowering], parts: Partition, products: bool = True
+    graph: Graph,
+    lowered: Mapping[Node, Lowering],
+    parts: Partition,
+    products: bool = True,
+    wide: frozenset[DType] = frozenset(),
 ) -> tuple[LoweredRegion, ...]:
     """The kernel of every region that is one, in execution order; those alike but for places are
-    shared (products: where their operands begin, too)."""
+    shared (products: where their operands begin, too).
+
+    wide: types that only storage has: within a kernel nothing is rounded to them.
+    """
     lower = Lowerer(graph, lowered, parts)
     found = [lower(region) for region in parts.regions if not is_flow(region, lowered)]
+    if wide:
+        found = [replace(low, kernel=_widened(low.kernel, wide)) for low in found]
     sizes = {*graph.bounds, *(s for v in graph.inputs for d in v.shape for s in symbols(d))}
     shared = share_places([low.kernel for low in found], sizes, products)
     return tuple(
         replace(low, kernel=kernel, places=places) if places else low
         for low, (kernel, places) in zip(found, shared, strict=True)
     )
+
+
+def _widened(kernel: Kernel, wide: frozenset[DType]) -> Kernel:
+    """`kernel` without what rounds a float32 to one of `wide` and reads it as float32 again."""
+
+    def change(e: Expr) -> Expr | None:
+        if e.op != "cast" or e.dtype is not F32 or e.args[0].op != "cast":
+            return None
+        (rounded,) = e.args
+        number = rounded.args[0]
+        return number if rounded.dtype in wide and number.dtype is F32 else None
+
+    if isinstance(kernel, AnchorKernel):
+        return replace(kernel, epilogue=rewrite(kernel.epilogue, change))
+    nests = tuple(map_nest(nest, lambda e: rewrite(e, change)) for nest in kernel.nests)
+    return replace(kernel, nests=nests)
 
 
 def is_flow(region: Region, lowered: Mapping[Node, Lowering]) -> bool:

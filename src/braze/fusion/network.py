@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from braze.core.dtypes import DType
 from braze.core.trace import Trace
 from braze.fusion.finishing import finished
 from braze.fusion.lower import LoweredRegion, is_flow, kernels_text, lower_all
@@ -64,13 +65,15 @@ def lower_graph(
     fuse: bool = True,
     keep: frozenset[Value] = frozenset(),
     keep_all: bool = False,
+    wide: frozenset[DType] = frozenset(),
 ) -> LoweredGraph:
-    """Form the kernels of a graph and of the bodies in it; see `partition` for the options."""
+    """Form the kernels of a graph and of the bodies in it; see `partition` and `lower_all` for the
+    options."""
     lowered = lower_nodes(graph, backend, trace)
     parts = partition(
         graph, lowered, trace, fuse=fuse, keep=keep, keep_all=keep_all, backend=backend
     )
-    kernels = iter(lower_all(graph, lowered, parts, backend.preferences.shares_products))
+    kernels = iter(lower_all(graph, lowered, parts, backend.preferences.shares_products, wide))
     items: list[Item] = []
     for region in parts.regions:
         if not is_flow(region, lowered):
@@ -79,7 +82,7 @@ def lower_graph(
         assert region.producer is not None
         how = lowered[region.producer]
         assert isinstance(how, (Branch, Repeat))
-        bodies = tuple(lower_graph(b, backend, trace, fuse=fuse) for b in how.bodies)
+        bodies = tuple(lower_graph(b, backend, trace, fuse=fuse, wide=wide) for b in how.bodies)
         inputs = tuple(v for v in region.producer.inputs if v is not None)
         items.append(LoweredFlow(region, how, inputs, bodies))
     alone = [item for item in items if isinstance(item, LoweredRegion)]

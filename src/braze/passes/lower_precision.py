@@ -20,7 +20,7 @@ from braze.core.config import names_layer
 from braze.core.dtypes import BF16, F16, F32, I8, DType
 from braze.core.errors import BrazeError
 from braze.ir.editor import GraphEditor, Rewriter
-from braze.ir.graph import Graph, Node, Value
+from braze.ir.graph import Graph, Node, Value, bodies_of
 from braze.ops.base import Op
 from braze.ops.index.gather import Gather
 from braze.ops.move.concat_split import Concat, Split
@@ -86,6 +86,16 @@ def lower_precision(graph: Graph, ctx: PassContext) -> Graph:
             runs = choice.half or (I8 if isinstance(node.op, _INTEGERS) else F32)
             ctx.trace.decide("precision", at=describe(node), runs=runs.name, why=choice.why)
     return editor.finish()
+
+
+def storage_types(graph: Graph) -> frozenset[DType]:
+    """The half types that only this pass puts into a network as it was imported: numbers between
+    the nodes of one kernel need not be rounded to them."""
+    values = (*graph.inputs, *graph.constants, *(v for n in graph.nodes for v in n.outputs))
+    wide = frozenset(HALVES.values()) - {v.dtype for v in values}
+    for body in (b for node in graph.nodes for b in bodies_of(node)):
+        wide &= storage_types(body)
+    return wide
 
 
 def default_half(ctx: PassContext) -> str | None:
