@@ -115,13 +115,13 @@ class TileSink:
                 for at, lanes in pieces(width, self.shape.lanes):
                     self._drain_piece(row, r, column, at, lanes)
             else:
-                source = self._stacked(r, i64(0))
-                self._drain_columns(source, b.add(row, r), self._start(b.add(row, r)), column, width)
+                source, place = self._stacked(r, i64(0)), b.add(row, r)
+                self._drain_columns(source, place, self._start(place), column, width)
 
     def _drain_piece(
         self, row: ir.Value, r: ir.Value, column: ir.Value, at: int, lanes: int
     ) -> None:
-        """Finish `lanes` columns from `at` on of row `r` of the stack tile, whose row 0 is `row`."""
+        """Finish columns at .. at+lanes-1 of row `r` of the stack tile, whose row 0 is `row`."""
         fn, b, kind = self.fn, self.fn.builder, vector_type(self.shape.sum, lanes)
         value, place = fn.load(self._stacked(r, i64(at)), kind), b.add(row, r)
         self._piece(value, place, self._start(place), b.add(column, i64(at)), lanes)
