@@ -126,7 +126,7 @@ class UnitLoops(TileLoops):
     ) -> None:
         """See TileLoops."""
         fn, b, rows = self.fn, self.fn.builder, self.shape.rows
-        assert isinstance(width, int)
+        assert isinstance(width, int) and self._waiting is not None
         widths = -(-width // ROWS)
         self._start = start
         if self.m == 0:
