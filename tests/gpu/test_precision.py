@@ -39,3 +39,18 @@ def test_small_networks(name: str, precision: str) -> None:
         assert "float16" in runs or name != "attention"
     if precision == "int8":
         assert "int8" in runs
+
+
+@pytest.mark.parametrize("level", [1, 3])
+def test_unsigned_codes_are_padded_rightly(level: int) -> None:
+    """Their zeros are -128 where signed bytes are multiplied, and boxes are padded with zeros. An
+    engine of the CPU gives the same codes but for a rounding between them."""
+    feeds = [{"x": data("pictures", 4, seed)} for seed in range(4)]
+    model = braze.quantize(NETWORKS["pictures"][0](), feeds, activations="u8").model
+    x = data("pictures", 3, 9)
+    got, want = (
+        np.float64(braze.build(model, target=target, shapes={"x": x.shape},
+                               optimization_level=level)({"x": x})["y"])
+        for target in ("cuda", "cpu")
+    )  # fmt: skip
+    assert np.linalg.norm(got - want) < 1e-3 * np.linalg.norm(want)

@@ -36,6 +36,15 @@ class Signed(Unlimited):
     preferences: Preferences = field(default_factory=lambda: Preferences(unsigned_bytes=False))
 
 
+@dataclass(frozen=True)
+class Zeros(Unlimited):
+    """A backend that multiplies signed bytes and pads with zeros alone."""
+
+    preferences: Preferences = field(
+        default_factory=lambda: Preferences(unsigned_bytes=False, fills=False)
+    )
+
+
 def drawn(g: Net, shape: tuple[int, ...], kind: str) -> Array:
     info = np.iinfo(kind)
     return g.rng.integers(info.min, info.max + 1, shape).astype(kind)
@@ -97,7 +106,10 @@ def test_products(signs: tuple[str, str], p: str, q: str, backend: Unlimited) ->
 @pytest.mark.parametrize("p", ["none", "number", "run"])
 @pytest.mark.parametrize("q", ["none", "number", "columns"])
 @pytest.mark.parametrize("padded", [False, True])
-def test_convolutions(signs: tuple[str, str], p: str, q: str, padded: bool) -> None:
+@pytest.mark.parametrize("backend", [Unlimited(), Zeros()], ids=["filled", "zeros"])
+def test_convolutions(
+    signs: tuple[str, str], p: str, q: str, padded: bool, backend: Unlimited
+) -> None:
     for rank, groups in ((1, 1), (2, 1), (2, 2), (3, 1)):
         g = Net()
         spatial = (6, 5, 4)[:rank]
@@ -110,11 +122,37 @@ def test_convolutions(signs: tuple[str, str], p: str, q: str, padded: bool) -> N
         zeros = zero_of(g, p, signs[0], 0, feed), weight_zero
         pads = ((1, 0, 1) [:rank] + (0, 2, 1)[:rank]) if padded else (0,) * 2 * rank
         op = IntegerConv((1,) * rank, (1,) * rank, pads, groups, "NHWC")
-        after = same(g, g.add1(op, x, w, *zeros), feed, PassContext())
+        after = same(g, g.add1(op, x, w, *zeros), feed, PassContext(backend=backend))
         # a padding must be known, and windows of groups have no sums of their own
         left = (padded and p == "run") or (groups > 1 and (q != "none" or signs[1] == "uint8"))
-        taken = [f == ("uint8", "int8") for f in factors(after)]
+        data = "uint8" if backend.preferences.unsigned_bytes else "int8"
+        taken = [f == (data, "int8") for f in factors(after)]
+        filled = [n.op.fill for n in after.nodes if isinstance(n.op, IntegerConv)]
+        assert backend.preferences.fills or not any(filled)
         assert all(taken) != left
+
+
+def test_sums_of_taps_inside_follow_steps_and_distances() -> None:
+    g = Net()
+    x = g.tensor("x", N, 9, 8, 3, dtype=U8)
+    w = g.constant(drawn(g, (5, 3, 3, 2), "uint8"))
+    zeros = g.constant(np.uint8(77)), g.constant(drawn(g, (5, 1, 1, 1), "uint8"))
+    op = IntegerConv((2, 3), (2, 1), (3, 1, 2, 4), 1, "NHWC")
+    feed = {"x": drawn(g, (2, 9, 8, 3), "uint8")}
+    after = same(g, g.add1(op, x, w, *zeros), feed, PassContext(backend=Zeros()))
+    assert all(f == ("int8", "int8") for f in factors(after))
+
+
+def test_places_of_the_run_leave_a_padding_that_is_not_zero_alone() -> None:
+    for zero, taken in ((128, True), (77, False)):  # moved by 128
+        g = Net()
+        x = g.tensor("x", 1, N, 8, 3, dtype=U8)
+        w = g.constant(drawn(g, (5, 3, 3, 3), "int8"))
+        op = IntegerConv((1, 1), (1, 1), (1, 1, 1, 1), 1, "NHWC")
+        y = g.add1(op, x, w, g.constant(np.uint8(zero)), None)
+        feed = {"x": drawn(g, (1, 6, 8, 3), "uint8")}
+        after = same(g, y, feed, PassContext(backend=Zeros()))
+        assert (factors(after) == [("int8", "int8")]) == taken
 
 
 def test_sums_wrap_as_32_bits_do() -> None:

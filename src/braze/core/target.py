@@ -53,7 +53,8 @@ class Preferences:
     ones that do not read each other are better one; finishes: for the same reason what is computed
     of one tensor is better stored by the loop nest or attention that makes it; grouped_queries:
     attention has a template that takes several queries of a head together; unsigned_bytes: products
-    of bytes take unsigned data (by signed weights), not signed; lowest_hides: attention is computed
+    of bytes take unsigned data (by signed weights), not signed; fills: their padding may hold any
+    number, not zeros alone; lowest_hides: attention is computed
     in float32, and fast where a mask is not read, so that a mask of the lowest numbers is none;
     halves: of "fp16" and "bf16", the types that products are computed in, not in float32 after a
     conversion. shares_products: products that read many places of one tensor, as the steps of an
@@ -73,6 +74,7 @@ class Preferences:
     finishes: bool = False
     grouped_queries: bool = False
     unsigned_bytes: bool = True
+    fills: bool = True
     lowest_hides: bool = False
     halves: frozenset[str] = frozenset()
     shares_products: bool = True

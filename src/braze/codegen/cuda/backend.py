@@ -151,6 +151,7 @@ class CudaBackend:
             finishes=True,
             grouped_queries=True,
             unsigned_bytes=False,
+            fills=False,  # a tensor map gives zeros outside
             shares_products=False,  # rows and boxes are read from places that are known
             lowest_hides=True,
             halves=frozenset({"fp16", "bf16"}),

@@ -6,7 +6,9 @@ With a = a' - p and b = b' - q for bytes a', b' of the signs that the backend mu
 
 The second term is a constant for each column, the third only there for a weight whose zero point is
 not the middle of its range, the fourth a constant. All of it is int32 arithmetic, which wraps, so
-nothing is rounded. Bytes of the other sign are moved by 128, and their zero point with them.
+nothing is rounded. Bytes of the other sign are moved by 128, and their zero point with them. Where
+paddings can hold no p but zeros, as on GPUs, sums of b' and k are those of the taps inside the
+data, a constant for each place and column.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from braze.core.dims import number
+from braze.core.dims import Dim, is_static, number, static
 from braze.core.dtypes import I8, I32, U8, DType
 from braze.expr.loops import TensorSpec
 from braze.ir.editor import GraphEditor, Rewriter
@@ -104,7 +106,10 @@ def has_template(
             padding = _data_zero(x, zero, known, ctx)
             if isinstance(padding, Value):
                 return False  # what is padded must be known
-            op = replace(op, fill=padding or 0)
+            if ctx.backend.preferences.fills:
+                op = replace(op, fill=padding or 0)
+            elif padding and not is_static((*data[1:-1], *result[1:-1])):
+                return False  # places by their number
     types = [TensorType(_wanted(ctx), data), TensorType(I8, w.shape)]
     low = op.lower(types, [TensorType(I32, result)])
     if not isinstance(low, Anchor):
@@ -151,12 +156,13 @@ def _moved(g: Rewriter, x: Value, by: int) -> Value:
 
 
 def _corrected(
-    g: Rewriter, total: Value, f: _Factors, sums: Array, terms: int, rows: Callable[[], Value]
+    g: Rewriter, total: Value, f: _Factors, sums: Array, terms: Array, rows: Callable[[], Value]
 ) -> Value:
-    """`total` less what zero points add. sums: of the weight by column, as they broadcast to it;
-    rows: the sums of the data under each output, one column."""
+    """`total` less what zero points add. sums: of the weight by column, as they broadcast to it,
+    and terms: how many numbers they have; rows: the sums of the data under each output, one
+    column."""
     p, q = f.data_zero, f.weight_zero
-    sums = sums if q is None else sums - np.int32(terms) * q  # sum of b' - q
+    sums = sums if q is None else sums - terms * q  # sum of b' - q
     if isinstance(p, Value):
         total = g.add1(Binary("sub"), total, g.add1(Binary("mul"), p, g.constant(sums, "sums")))
     elif p is not None and (sums != 0).any():
@@ -179,7 +185,7 @@ def _matmul(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
         last = f.data.type.rank - 1
         return g.add1(Reduce("sum", (last,), True), g.add1(Cast(I32), f.data))
 
-    done = _corrected(g, total, f, sums, f.weight.shape[-2], rows)
+    done = _corrected(g, total, f, sums, np.int32(f.weight.shape[-2]), rows)
     editor.commit(g, node, {node.output: done})
     return True
 
@@ -190,8 +196,9 @@ def _conv(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
     f = _factors(node, editor, g, ctx)
     if f.weight_zero is not None and node.op.groups > 1:
         return False
-    fill = f.data_zero if isinstance(f.data_zero, int) and any(node.op.pads) else 0
-    op = replace(node.op, fill=fill)
+    level = f.data_zero if isinstance(f.data_zero, int) and any(node.op.pads) else 0
+    fills = ctx.backend.preferences.fills
+    op = replace(node.op, fill=level if fills else 0)
     total = g.add1(op, f.data, g.constant(f.weight, "weight"))
     taps = f.weight.shape[1:]
 
@@ -201,8 +208,32 @@ def _conv(node: Node, editor: GraphEditor, ctx: PassContext) -> bool:
 
     if f.weight_zero is not None and f.weight_zero.ndim:
         f = replace(f, weight_zero=f.weight_zero.reshape(-1))
-    sums = f.weight.reshape(len(f.weight), -1).sum(1, dtype=np.int32)
-    terms = int(np.prod([number(n) for n in taps]))
+    if level and not fills:
+        sums, terms = _inside(op, f.data.shape[1:-1], total.shape[1:-1], f.weight)
+    else:
+        sums = f.weight.reshape(len(f.weight), -1).sum(1, dtype=np.int32)
+        terms = np.int32(np.prod([number(n) for n in taps]))
     done = _corrected(g, total, f, sums, terms, rows)
     editor.commit(g, node, {node.output: done})
     return True
+
+
+def _inside(
+    op: IntegerConv, data: Sequence[Dim], result: Sequence[Dim], weight: Array
+) -> tuple[Array, Array]:
+    """For each place of the output, the sums of the weight over the taps that lie inside the data,
+    by column, and how many numbers those are."""
+    sizes, places = static(data), static(result)
+    taps = weight.sum(1, dtype=np.int32).reshape(len(weight), -1)  # by column
+    sums = np.zeros((*places, len(weight)), np.int32)
+    terms = np.zeros((*places, 1), np.int32)
+    for k, tap in enumerate(np.ndindex(*weight.shape[2:])):
+        inside = np.ones(places, bool)
+        for i, t in enumerate(tap):
+            begin = number(op.pads[i])
+            at = np.arange(places[i]) * op.strides[i] + t * op.dilations[i] - begin
+            seen = (at >= 0) & (at < sizes[i])
+            inside &= seen.reshape([-1 if j == i else 1 for j in range(len(places))])
+        sums += inside[..., None] * taps[:, k]
+        terms += inside[..., None] * np.int32(weight.shape[1])
+    return sums, terms
