@@ -1,4 +1,4 @@
-"""What holds for all tests: the collector of garbage does not look at the tests themselves."""
+"""What holds for all tests: what the collector of garbage leaves alone, and who shares a worker."""
 
 from __future__ import annotations
 
@@ -19,3 +19,20 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of one `xdist_group` run on one worker, which builds their engines once.
+
+    pytest-xdist tells its scheduler so by a suffix of the test's name, which it writes where pytest
+    looked for it before 9.2 (pytest-dev/pytest-xdist#1386: the groups are lost without a word).
+    """
+    if not config.getoption("loadgroup", False):
+        return
+    for item in items:
+        groups = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
+        if groups and "@" not in item.nodeid.rpartition("]")[2]:
+            from _pytest.nodeid import NodeId
+
+            item._id = NodeId.parse(f"{item.nodeid}@{'_'.join(groups)}")
