@@ -19,10 +19,17 @@ def net(name: str, inputs: Any = FREE, forms: Any = SHORT, home: str = "", **mor
     return Net(name, "torch_net.named", spec, inputs, SIZES, forms)
 
 
+FEW = {"rpn_pre_nms_top_n_test": 40, "rpn_post_nms_top_n_test": 20, "box_detections_per_img": 10}
+FEW_AT_ONCE = {"topk_candidates": 40, "detections_per_img": 10}
+
+
 def detector(name: str, **more: Any) -> Net:
-    """A detector of one image, its outputs as it finds them."""
-    spec = {"call": "tests.zoo.makers.modules:detector", "args": (name,),
-            "kwargs": {"weights": None, "weights_backbone": None, **more}}  # fmt: skip
+    """A detector of one image, its outputs as it finds them: few, as rounding may choose between
+    the last of many."""
+    sizes = {} if name.startswith("ssd") else {"min_size": 96, "max_size": 96}
+    few = FEW if "rcnn" in name else FEW_AT_ONCE
+    options = {"weights": None, "weights_backbone": None, **sizes, **few, **more}
+    spec = {"call": "tests.zoo.makers.modules:detector", "args": (name,), "kwargs": options}
     return Net(name, "torch_net.named", spec, {"x": "unit 3,96,96"}, SIZES, ("script",))
 
 
@@ -62,15 +69,15 @@ NETS = (
     segment("fcn_resnet50"),
     segment("deeplabv3_mobilenet_v3_large", BOTH),
     segment("lraspp_mobilenet_v3_large"),
-    detector("fasterrcnn_mobilenet_v3_large_320_fpn", min_size=96, max_size=96),
-    detector("fasterrcnn_resnet50_fpn", min_size=96, max_size=96),
-    detector("fasterrcnn_resnet50_fpn_v2", min_size=96, max_size=96),
-    detector("maskrcnn_resnet50_fpn", min_size=96, max_size=96),
-    detector("keypointrcnn_resnet50_fpn", min_size=96, max_size=96),
-    detector("retinanet_resnet50_fpn", min_size=96, max_size=96),
-    detector("fcos_resnet50_fpn", min_size=96, max_size=96),
+    detector("fasterrcnn_mobilenet_v3_large_320_fpn"),
+    detector("fasterrcnn_resnet50_fpn"),
+    detector("fasterrcnn_resnet50_fpn_v2"),
+    detector("maskrcnn_resnet50_fpn"),
+    detector("keypointrcnn_resnet50_fpn"),
+    detector("retinanet_resnet50_fpn"),
+    detector("fcos_resnet50_fpn"),
     detector("ssd300_vgg16"),
-    detector("ssdlite320_mobilenet_v3_large"),
+    detector("ssdlite320_mobilenet_v3_large", calibrated=True),
     video("r3d_18"),
     video("mc3_18"),
     video("r2plus1d_18"),
