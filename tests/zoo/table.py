@@ -30,15 +30,17 @@ $ PYTHONPATH=src python -m tests.zoo --out FOLDER --export-python PYTHON --table
 ```
 
 where PYTHON has torch, transformers, torchvision, timm, diffusers, ultralytics, scikit-learn,
-TensorFlow and the exporters. The error is the relative L2 distance and, behind it, the worst
-element's (both of `tests/distances.py`): at most 1e-4 and 1e-3; for float16 1e-2 and 5e-2, and for
-quantized networks, where a value between two steps may fall to either, 2e-2 and 2e-1.
+TensorFlow and the exporters. A form is an exporter, with sizes that are free behind `dynamic`, or
+what a tool made of such a file. The error is the relative L2 distance and, behind it, the worst
+element's (both of `tests/distances.py`), the largest of all forms that are right: at most 1e-4 and
+1e-3; for float16 1e-2 and 5e-2, and for quantized networks, where a value between two steps may
+fall to either, 2e-2 and 2e-1.
 """
 
 
 def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str], listed: int) -> str:
-    """The page: what outcomes mean, counts, then a row for each network and form that was run of
-    the `listed` ones."""
+    """The page: what outcomes mean, counts, then a row for each network that was run, in some of
+    the `listed` forms."""
     there = [g for g in groups if any(r["group"] == g for r in results)]
     seen = [o for o in OUTCOMES if any(r["outcome"] == o for r in results)]
     counts = Counter((r["group"], r["outcome"]) for r in results)
@@ -52,34 +54,41 @@ def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str], listed: i
         cells = (str(counts[g, o] or "") for o in seen)
         lines.append(f"| {g} | " + " | ".join(cells) + " |")
     for g in there:
-        lines += [
-            "",
-            f"## {g}",
-            "",
-            "| network | form | outcome | error | |",
-            "|---|---|---|---|---|",
-        ]
-        rows = (r for r in results if r["group"] == g)
-        lines += [_row(r) for r in sorted(rows, key=lambda r: (r["net"], r["form"]))]
+        lines += ["", f"## {g}", "", "| network | right as | error | otherwise |", "|---" * 4 + "|"]
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for r in results:
+            if r["group"] == g:
+                found.setdefault(r["net"], []).append(r)
+        lines += [_row(net, found[net]) for net in sorted(found)]
     return "\n".join(lines) + "\n"
 
 
-def _row(r: Mapping[str, Any]) -> str:
-    error = f"{r['l2']:.0e} {r['worst']:.0e}" if "l2" in r else ""
+def _row(net: str, results: Sequence[Mapping[str, Any]]) -> str:
+    right = [r for r in results if r["outcome"] == "right"]
+    forms = ", ".join(_form(r) for r in right)
+    error = " ".join(f"{max(r[k] for r in right):.0e}" for k in ("l2", "worst")) if right else ""
+    notes = [f"{_form(r)}: {note}" for r in results if (note := _note(r))]
+    return f"| {net} | {forms} | {error} | {'; '.join(notes)} |"
+
+
+def _form(r: Mapping[str, Any]) -> str:
+    """The change alone, where a tool made one."""
+    return str(r["form"]).rpartition("+")[2]
+
+
+def _note(r: Mapping[str, Any]) -> str:
+    """What there is to say of a form."""
+    if r["outcome"] != "right":
+        figures = [f"{k} {d['l2']:.1e} {d['worst']:.1e}" for k, d in r.get("all", {}).items()]
+        return f"{r['outcome']}, {_cell(', '.join(figures) or r.get('error', ''))}"
     notes = []
-    if r["outcome"] == "right":
-        if r.get("by", "ONNX Runtime") != "ONNX Runtime":
-            notes.append(f"beside {r['by']}")
-        if r.get("peer"):
-            notes.append("ONNX Runtime: " + r["peer"])
-        if r.get("profile"):
-            notes.append("only with a profile: " + r["profile"])
-    elif r["outcome"] in ("wrong", "peers differ"):
-        notes += [f"{k}: {d['l2']:.1e} {d['worst']:.1e}" for k, d in r.get("all", {}).items()]
-    else:
-        notes.append(r.get("error", ""))
-    text = _cell("; ".join(notes))
-    return f"| {r['net']} | {r['form']} | {r['outcome']} | {error} | {text} |"
+    if r.get("by", "ONNX Runtime") != "ONNX Runtime":
+        notes.append(f"beside {r['by']}")
+    if r.get("peer"):
+        notes.append("ONNX Runtime: " + r["peer"])
+    if r.get("profile"):
+        notes.append("only with a profile: " + r["profile"])
+    return _cell(", ".join(notes))
 
 
 def _cell(text: str, most: int = 200) -> str:

@@ -11,6 +11,8 @@ from tests.zoo.net import Net, draw
 
 RESULTS = (
     {"group": "b", "net": "n", "form": "f", "outcome": "right", "l2": 2e-7, "worst": 1e-6},
+    {"group": "b", "net": "n", "form": "f+g", "outcome": "right", "l2": 1e-7, "worst": 3e-6,
+     "by": "its own framework"},
     {"group": "b", "net": "m", "form": "f", "outcome": "refused", "error": "OpError: a | b\n c"},
     {"group": "a", "net": "n", "form": "f", "outcome": "wrong",
      "all": {"ONNX Runtime": {"l2": 0.5, "worst": 1.0}}},
@@ -19,17 +21,18 @@ RESULTS = (
 
 def test_counts_stand_above_rows_in_the_order_of_groups() -> None:
     page = table.write(RESULTS, ("a", "b"), 9)
-    assert "3 files of 3 networks were run, of 9 files listed" in page
-    assert "| outcome | files | |\n|---|---|---|\n| right | 1 |" in page
-    assert "| a |  | 1 |  |" in page and "| b | 1 |  | 1 |" in page
-    assert page.index("## a") < page.index("| n | f | wrong |") < page.index("## b")
-    assert page.index("| m | f |") < page.index("| n | f | right | 2e-07 1e-06 |")
+    assert "4 files of 3 networks were run, of 9 files listed" in page
+    assert "| outcome | files | |\n|---|---|---|\n| right | 2 |" in page
+    assert "| a |  | 1 |  |" in page and "| b | 2 |  | 1 |" in page
+    assert page.index("## a") < page.index("| n |  |  | f: wrong,") < page.index("## b")
+    row = "| n | f, g | 2e-07 3e-06 | g: beside its own framework |"
+    assert page.index("| m |") < page.index(row)
 
 
 def test_an_error_is_one_cell() -> None:
     page = table.write(RESULTS, ("a", "b"), 9)
-    assert "| m | f | refused |  | OpError: a / b c |" in page
-    assert "| n | f | wrong |  | ONNX Runtime: 5.0e-01 1.0e+00 |" in page
+    assert "| m |  |  | f: refused, OpError: a / b c |" in page
+    assert "| n |  |  | f: wrong, ONNX Runtime 5.0e-01 1.0e+00 |" in page
 
 
 def test_outcomes_that_nothing_had_have_no_column() -> None:

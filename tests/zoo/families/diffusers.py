@@ -106,9 +106,10 @@ NETS = (
             "sample_size": 32,
             "in_channels": 4,
             "out_channels": 4,
-            "block_out_channels": (16, 16, 16),
-            "extra_in_channels": 32,
+            "block_out_channels": (32, 32, 64),
+            "extra_in_channels": 64,
         },
+        ("script", "dynamo-dynamic"),
     ),
     net(
         "dit",

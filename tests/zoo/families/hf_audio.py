@@ -158,6 +158,7 @@ NETS = (
             "num_lstm_layers": 1,
         },
         part="encoder",
+        call={"return_dict": None},
     ),
     net(
         "dac",
@@ -178,7 +179,7 @@ NETS = (
         "mimi-encoder",
         "MimiModel",
         "MimiConfig",
-        {"hidden_states": "float B,1,L"},
+        {"input_values": "float B,1,L"},
         {
             "num_filters": 4,
             "upsampling_ratios": [4, 2],
@@ -190,6 +191,7 @@ NETS = (
             "codebook_dim": 8,
             "vector_quantization_hidden_dimension": 8,
             "upsample_groups": 16,
+            "num_key_value_heads": 2,
         },
         part="encoder",
     ),

@@ -282,6 +282,7 @@ NETS = (
             "ffn_dim": 32,
             "use_cls_token": False,
         },
+        ("script", *BOTH),
     ),
     net(
         "patchtsmixer",
@@ -296,6 +297,7 @@ NETS = (
             "d_model": 8,
             "num_layers": 1,
         },
+        ("script", *BOTH),
     ),
     net("informer", "InformerModel", PAST, SERIES, SHORT),
     net("time-series-transformer", "TimeSeriesTransformerModel", PAST, SERIES, SHORT),

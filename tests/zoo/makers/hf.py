@@ -20,7 +20,8 @@ class Named(torch.nn.Module):
     def __init__(self, model: Any, names: list[str], spec: Mapping[str, Any]) -> None:
         super().__init__()
         self.model, self.names = model, names
-        self.fixed = {"return_dict": True, **spec.get("call", {})}
+        given = {"return_dict": True, **spec.get("call", {})}
+        self.fixed = {name: value for name, value in given.items() if value is not None}
         self.most = spec.get("most")
         self.method = spec.get("method", "forward")
 
@@ -39,8 +40,8 @@ class Named(torch.nn.Module):
 
 def make(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> list[list[Array]]:
     """spec: cls and config, names in transformers; settings; parts, name -> (config, settings) for
-    configurations of configurations; call, further arguments of each call; part, an attribute to
-    export alone; most, how many outputs."""
+    configurations of configurations; call, further arguments of each call (None takes one
+    away); part, an attribute to export alone; most, how many outputs."""
     torch.manual_seed(0)
     spec = net.spec
     parts = {n: getattr(transformers, c)(**s) for n, (c, s) in spec.get("parts", {}).items()}
