@@ -19,7 +19,8 @@ def net(name: str, inputs: str, forms: Any = SHORT) -> Net:
 def application(name: str, size: int = 64, **more: Any) -> Net:
     """One of keras.applications."""
     spec = {"application": name, "kwargs": {"input_shape": (size, size, 3), "classes": 10, **more}}
-    return Net(name, "keras_net.make", spec, {"x": f"float B,{size},{size},3"}, SIZES)
+    inputs = {"x": f"float B,{size},{size},3"}
+    return Net(name, "keras_net.make", spec, inputs, SIZES, SHORT)
 
 
 NETS = (

@@ -67,6 +67,7 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
         model = keras.Model(x, NETS[net.spec["net"]](x))
     for feed in feeds:
         feed[name] = feed.pop(next(iter(feed))).astype(kind)
+    results = [model(feed[name], training=False) for feed in feeds]  # its export wants a call
     if exporter == "keras":
         target = path.with_suffix(".onnx")
         model.export(str(target), format="onnx", verbose=False)
@@ -77,6 +78,4 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
         call = tf.function(lambda x: model(x, training=False))
         signature = [tf.TensorSpec([None, *shape], kind, name=name)]
         tf2onnx.convert.from_function(call, signature, opset=17, output_path=str(path))
-    return [
-        [t.numpy() for t in tf.nest.flatten(model(feed[name], training=False))] for feed in feeds
-    ]
+    return [[t.numpy() for t in tf.nest.flatten(result)] for result in results]
