@@ -86,8 +86,8 @@ NETS = (
         "MobileViTV2Model",
         {"base_attn_unit_dims": [16, 24, 32], "n_attn_blocks": [1, 1, 1], "width_multiplier": 0.25},
         LARGE,
-        BOTH,
-        opset=18,  # folds patches
+        ("script", "dynamo-dynamic"),  # it folds patches of fixed sizes
+        opset=18,
     ),
     image(
         "efficientnet",
