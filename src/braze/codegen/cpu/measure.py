@@ -10,7 +10,7 @@ import numpy as np
 from braze.codegen.cpu.packing import pack_anchor
 from braze.codegen.spread import spread
 from braze.core.dims import Dim, evaluate
-from braze.core.dtypes import BOOL, DType
+from braze.core.dtypes import BOOL, I8, U8, DType
 from braze.expr.loops import LoopKernel, TensorSpec
 from braze.fusion.kernel import CompiledKernel, HostLaunch, Kernel, Packing
 from braze.runtime.native import LoadedKernel, require_isa
@@ -21,11 +21,13 @@ SLOW_S = 0.1  # a run as long as this is dominated by itself, not by cold caches
 
 
 def sample(dtype: DType, shape: tuple[int, ...], seed: int) -> Array:
-    """Plausible data: small floats; zeros for integers, which may be indexes."""
+    """Plausible data: small floats, codes of 8 bits, zeros for integers that may be indexes."""
+    rng = np.random.default_rng(seed)
+    if dtype in (I8, U8):
+        return rng.integers(0, 100, shape, dtype.numpy)
     if dtype is BOOL or not dtype.is_float:
         return np.zeros(shape, dtype.numpy)
-    values = np.random.default_rng(seed).uniform(-1, 1, shape)
-    return values.astype(dtype.numpy)
+    return rng.uniform(-1, 1, shape).astype(dtype.numpy)
 
 
 class CpuWorkload:
