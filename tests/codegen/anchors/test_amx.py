@@ -140,6 +140,15 @@ def test_infinities_nan_and_equal_rows() -> None:
         np.testing.assert_array_equal(got[3:], np.broadcast_to(got[3], got[3:].shape))
 
 
+def test_workers_share_what_is_larger() -> None:
+    """Weights of many columns are read once by all workers together, rows of many pixels too."""
+    four = replace(TARGET, threads=4)
+    for m, n, order in ((128, 768, {("rows", 1), ("panels", 1)}), (3136, 64, {("panels", 2)})):
+        kernel = of_bytes(matmul((), m, n, 64))
+        tactics = [t for t in tile_tactics(kernel, four, EFFORTS[5]) if t["heights"] == 2]
+        assert {(t["order"], t["group"]) for t in tactics if t["a"] == "direct"} <= order
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_registers_do_not_collide(shape: tuple[int, int]) -> None:
     layout = Layout(*shape)
@@ -205,3 +214,27 @@ def test_code_for_a_machine_that_is_not_here(
 def test_a_machine_without_it_refuses_engines_that_need_it() -> None:
     with pytest.raises(TargetError, match="lacks amx-int8; build it with target='cpu:"):
         require_isa("x86-64+amx-int8")
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "kernel", "given"),
+    [
+        ((9, 7), (64, 20), (3, 3), {"pads": (1, 1, 1, 1)}),
+        ((7, 7), (128, 33), (3, 3), {"pads": (1, 1, 1, 1)}),
+        ((9, 8), (64, 16), (3, 3), {"pads": (1, 1, 1, 1), "strides": (2, 2)}),
+        ((8, 9), (64, 16), (1, 1), {"strides": (2, 2)}),
+        ((11, 30), (64, 17), (2, 5), {"pads": (0, 1, 1, 2), "strides": (2, 1)}),
+        ((12, 30), (64, 16), (3, 3), {"pads": (2, 1, 2, 1), "dilations": (2, 1)}),
+        ((9, 30), (64, 16), (3, 2), {"pads": (2, 1) * 2, "strides": (1, 2), "dilations": (2, 1)}),
+        ((40, 6), (64, 16), (5, 1), {}),
+    ],
+)  # fmt: skip
+def test_convolutions_in_planes(
+    size: tuple[int, int], channels: tuple[int, int], kernel: tuple[int, int], given: dict[str, Any]
+) -> None:
+    for batch, env in ((2, {}), (N, {"n": 3})):
+        found = of_bytes(conv(batch, *size, channels, kernel, **given), batch == 2, 7)
+        assert {t["a"] for t in tile_tactics(found, TARGET, EFFORTS[3])} == {"shift"}
+        check(found, env)
+    halves = conv(1, *size, (32, channels[1]), kernel, dtype=BF16, kind="residual", **given)
+    check_halves(halves, {}, 32 * kernel[0] * kernel[1])

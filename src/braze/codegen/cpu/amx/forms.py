@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Union
 
 from llvmlite import ir
 
-from braze.codegen.cpu.amx.tactics import Unit, chunk_of, unit_of, words
+from braze.codegen.cpu.amx.shifted import Planes, ShiftedRows, planes_of
+from braze.codegen.cpu.amx.tactics import SHIFT, Unit, chunk_of, unit_of, words
 from braze.codegen.cpu.conv.lift import planar
 from braze.codegen.cpu.conv.patches import PatchRows
 from braze.codegen.cpu.conv.template import WEIGHT_SLOT, Sizes, is_plain
@@ -21,12 +22,12 @@ from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
 from braze.codegen.cpu.product.template import is_packed, offsets, packing
 from braze.codegen.cpu.target import CpuTarget
-from braze.core.dims import Dim
+from braze.core.dims import Dim, product
 from braze.core.dtypes import DType
 from braze.fusion.kernel import AnchorKernel, Packing
 from braze.ops.lowering import ConvSpec, MatmulSpec
 
-Lines = Union[StridedRows, CopiedRows, PatchRows]
+Lines = Union[StridedRows, CopiedRows, PatchRows, ShiftedRows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,15 @@ class Form(Protocol):
     @property
     def out(self) -> tuple[Dim, Dim]: ...
 
+    @property
+    def planes(self) -> Planes | None:
+        """Where rows are read from planes: which."""
+
     def rows(
-        self, stored: Stored, shape: TileShape, mode: str, spacing: Spacing | None,
+        self, stored: Stored, shape: TileShape, mode: str, spacing: Spacing | None, capacity: int,
         copies: ir.Value | None,
     ) -> Lines:  # fmt: skip
-        """How `mode` reads rows; their base is bound later."""
+        """How `mode` reads rows, `capacity` of them at a time; their base is bound later."""
 
     def bind(
         self, batch: ir.Value, stored: Stored, lines: Lines, source: Source, sink: TileSink
@@ -97,6 +102,7 @@ class ProductForm:
     matrix: Matrix
     product: Product
     output: int
+    planes: None = None
 
     @property
     def batches(self) -> Dim:
@@ -112,7 +118,7 @@ class ProductForm:
         return self.product.out
 
     def rows(
-        self, stored: Stored, shape: TileShape, mode: str, spacing: Spacing | None,
+        self, stored: Stored, shape: TileShape, mode: str, spacing: Spacing | None, capacity: int,
         copies: ir.Value | None,
     ) -> Lines:  # fmt: skip
         """See Form."""
@@ -145,6 +151,7 @@ class ConvForm:
     matrix: Matrix
     spec: ConvSpec
     output: int
+    planes: None = None
 
     @property
     def batches(self) -> Dim:
@@ -161,7 +168,7 @@ class ConvForm:
         return self.spec.out_channels, 1
 
     def rows(
-        self, stored: Stored, shape: TileShape, mode: str, spacing: Spacing | None,
+        self, stored: Stored, shape: TileShape, mode: str, spacing: Spacing | None, capacity: int,
         copies: ir.Value | None,
     ) -> Lines:  # fmt: skip
         """See Form."""
@@ -188,13 +195,64 @@ class ConvForm:
 
     def packing(self, shape: TileShape) -> Packing:
         """See Form."""
-        steps = shape.steps(self.matrix.k)
-        assert isinstance(steps, int)
-        values = (
-            ("columns", shape.columns), ("groups", self.spec.groups), ("word", shape.depth),
-            ("steps", steps),
-        )  # fmt: skip
-        return Packing("conv_panels", shape.dtype, values)
+        return _conv_panels(self.spec, self.matrix, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedForm:
+    """A convolution with a constant weight: a product for each image, of rows in `planes`."""
+
+    matrix: Matrix
+    spec: ConvSpec
+    output: int
+    planes: Planes
+
+    @property
+    def batches(self) -> Dim:
+        return self.spec.batch
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return (SHIFT,)
+
+    @property
+    def out(self) -> tuple[Dim, Dim]:
+        return self.spec.out_channels, 1
+
+    def rows(
+        self, stored: Stored, shape: TileShape, mode: str, spacing: Spacing | None, capacity: int,
+        copies: ir.Value | None,
+    ) -> Lines:  # fmt: skip
+        """See Form."""
+        assert copies is not None
+        base = stored.buffer(self.matrix.left)
+        return ShiftedRows(stored.fn, shape, stored, self.planes, base, copies, capacity)
+
+    def bind(
+        self, batch: ir.Value, stored: Stored, lines: Lines, source: Source, sink: TileSink
+    ) -> None:
+        """See Form."""
+        fn, b, element, spec = sink.fn, sink.fn.builder, sink.epilogue.stored, self.spec
+        image = fn.dim(product(spec.in_spatial) * spec.in_channels)
+        lines.base = stored.buffer(self.matrix.left, b.mul(batch, image))
+        sink.row_flat = b.mul(batch, fn.dim(product(spec.out_spatial)))
+        out = b.mul(sink.row_flat, i64(spec.out_channels))
+        sink.base = fn.at(fn.buffer(self.output, element), out, element)
+
+    def packing(self, shape: TileShape) -> Packing:
+        """See Form."""
+        return _conv_panels(self.spec, self.matrix, shape)
+
+
+def _conv_panels(spec: ConvSpec, matrix: Matrix, shape: TileShape) -> Packing:
+    """How the weight of a convolution is packed."""
+    steps = shape.steps(matrix.k)
+    assert isinstance(steps, int)
+    values = (
+        ("columns", shape.columns), ("groups", spec.groups), ("word", shape.depth),
+        ("steps", steps),
+    )  # fmt: skip
+    return Packing("conv_panels", shape.dtype, values)
 
 
 def form_of(kernel: AnchorKernel, target: CpuTarget) -> Form | None:
@@ -203,7 +261,13 @@ def form_of(kernel: AnchorKernel, target: CpuTarget) -> Form | None:
     if isinstance(spec, ConvSpec) and WEIGHT_SLOT in kernel.constant and spec.data is None:
         sizes = Sizes.of(spec)
         found = _matrix(kernel, target, sizes.all, (0, WEIGHT_SLOT))
-        return None if found is None else ConvForm(found, spec, output)
+        if found is None:
+            return None
+        flat = planar(spec)
+        planes = None if is_plain(spec) else planes_of(flat, found.types[1].itemsize)
+        if planes is None:
+            return ConvForm(found, spec, output)
+        return ShiftedForm(replace(found, m=planes.rows), flat, output, planes)
     if isinstance(spec, MatmulSpec) and is_packed(spec, kernel.constant):
         p, slots = from_spec(spec), (spec.lhs.slot, spec.rhs.slot)
         found = _matrix(kernel, target, (p.m, p.n, p.k), slots)

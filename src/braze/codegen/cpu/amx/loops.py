@@ -8,7 +8,7 @@ Rows that are no multiple of 16 are tiles of fewer rows, so that nothing is read
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
@@ -104,7 +104,8 @@ class UnitLoops(TileLoops):
     """TileLoops whose sums are in tile registers.
 
     name: the instruction that multiplies; words: of a row; line(row): where a row starts, and bytes
-    to the next one.
+    to the next one. taps: bytes from there to each of the parts that a row has, of equal size.
+    width, outputs: where they are not 0, of each `width` rows the first `outputs` are outputs.
     """
 
     words: int = field(kw_only=True)
@@ -112,6 +113,9 @@ class UnitLoops(TileLoops):
     tiles: TileFile = field(kw_only=True)
     layout: Layout = field(kw_only=True)
     name: str = field(kw_only=True)
+    taps: Sequence[int] = (0,)
+    width: int = 0
+    outputs: int = 0
     _start: ir.Value | None = None
     _waiting: Waiting | None = None
 
@@ -140,7 +144,7 @@ class UnitLoops(TileLoops):
             if whole:
                 self._waiting.put(row, left, at)
             else:
-                self.sink.drain(row, left, at, width)
+                self._drain(row, left, at, width)
 
     def _tiles(self, row: ir.Value, left: ir.Value, widths: int, panel: Panel) -> None:
         """The sums of `left` rows to the stack tile. What waits there is finished while tiles are
@@ -184,7 +188,23 @@ class UnitLoops(TileLoops):
         """What waits in the stack tile to the output; then nothing does."""
         assert self._waiting is not None
         row, count, column = self._waiting.take()
-        self.sink.drain(row, count, column, self.shape.columns)
+        self._drain(row, count, column, self.shape.columns)
+
+    def _drain(self, row: ir.Value, count: ir.Value, column: ir.Value, width: int) -> None:
+        """The stack tile, of `count` rows from `row` on, to the output."""
+        if not self.width:
+            self.sink.drain(row, count, column, width)
+            return
+        fn, b, line = self.fn, self.fn.builder, i64(self.width)
+        end = b.add(row, count)
+        last = b.sdiv(b.add(end, i64(self.width - 1)), line)
+        with fn.loop(b.sdiv(row, line), last) as y:
+            at = b.mul(y, line)
+            first = fn.maximum(row, at)
+            stop = fn.minimum(end, b.add(at, i64(self.outputs)))
+            # a row of the output is as many lines before one of the product as it is in
+            place = b.sub(row, b.mul(y, i64(self.width - self.outputs)))
+            self.sink.drain(place, b.sub(stop, row), column, width, b.sub(first, row))
 
     def _multiply(self, row: ir.Value, heights: int, widths: int, panel: Panel) -> None:
         """Tiles of rows from `row` on by tiles of a panel."""
@@ -192,27 +212,42 @@ class UnitLoops(TileLoops):
         for h in range(heights):
             for w in range(widths):
                 tiles.clear(layout.sums(h, w))
-        line, apart = self.line(row)
-        step = i64(shape.chunk * shape.itemsize)
+        first, apart = self.line(row)
+        line = first
         pointer, pitch = panel
         assert isinstance(pitch, int)
         across, panel_step = i64(pitch * shape.itemsize), shape.chunk * pitch * shape.itemsize
         chunks = -(-self.words // shape.chunk)
-        with fn.loop(0, chunks) as k:
-            here = fn.at(line, b.mul(k, step), I8)
-            columns = fn.at(pointer, b.mul(k, i64(panel_step)), I8)
-            self._fetch_ahead(row, moved(fn, columns, i64(chunks * panel_step), I8), panel_step)
-            if layout.heights > 1:
-                for w in range(widths):
+        each = chunks // len(self.taps)
+        with fn.loop(0, len(self.taps)) as tap:
+            if len(self.taps) > 1:
+                moved_by = fn.load(fn.at(fn.words(self.taps), tap, I64), I64)
+                line = fn.at(first, moved_by, I8)
+            with fn.loop(0, each) as k:
+                step = b.add(b.mul(tap, i64(each)), k)
+                columns = fn.at(pointer, b.mul(step, i64(panel_step)), I8)
+                self._fetch_ahead(row, moved(fn, columns, i64(chunks * panel_step), I8), panel_step)
+                here = fn.at(line, b.mul(k, i64(shape.chunk * shape.itemsize)), I8)
+                self._step((heights, widths), here, apart, columns, across)
+
+    def _step(
+        self, size: tuple[int, int], here: ir.Value, apart: ir.Value, columns: ir.Value,
+        across: ir.Value,
+    ) -> None:  # fmt: skip
+        """Multiply size[0] tiles of rows, `apart` bytes from row to row, by size[1] of columns."""
+        fn, b, layout, tiles = self.fn, self.fn.builder, self.layout, self.tiles
+        heights, widths = size
+        if layout.heights > 1:
+            for w in range(widths):
+                tiles.load(layout.right(w), fn.at(columns, w * ROW_BYTES, I8), across)
+        for h in range(heights):
+            source = fn.at(here, b.mul(apart, i64(h * ROWS)), I8) if h else here
+            tiles.load(layout.left(h, heights), source, apart)
+            for w in range(widths):
+                if layout.heights == 1:
                     tiles.load(layout.right(w), fn.at(columns, w * ROW_BYTES, I8), across)
-            for h in range(heights):
-                source = fn.at(here, b.mul(apart, i64(h * ROWS)), I8) if h else here
-                tiles.load(layout.left(h, heights), source, apart)
-                for w in range(widths):
-                    if layout.heights == 1:
-                        tiles.load(layout.right(w), fn.at(columns, w * ROW_BYTES, I8), across)
-                    left, right = layout.left(h, heights), layout.right(w)
-                    tiles.multiply(self.name, layout.sums(h, w), left, right)
+                left, right = layout.left(h, heights), layout.right(w)
+                tiles.multiply(self.name, layout.sums(h, w), left, right)
 
     def _keep(self, heights: int, widths: int) -> None:
         """Sums to the stack tile."""

@@ -19,10 +19,12 @@ from braze.core.dims import Dim
 from braze.core.dtypes import BF16, I8, U8, DType
 
 CHUNK: Final = 16  # words of a tile's row
+SHIFT: Final = "shift"  # the way to read rows of a convolution in planes (see shifted.py)
 SHAPES: Final = ((2, 2), (1, 4), (1, 3), (4, 1), (3, 1), (2, 1), (1, 2), (1, 1))
 _LEAST_COLUMNS, _LEAST_WORDS = 16, 8  # less fills no tile
 _LATENCY, _LOAD, _FETCH = 52, 8, 25  # cycles: a product; loading a tile, from the second level
 _ROOM: Final = 0.8  # of the first level that one side of a tile may take
+_UNLIKE: Final = 1.5  # times as many rows as columns, or the other way round
 _UNEVEN: Final = 1.34  # more steps than full ones, up to which rows need no copy
 
 
@@ -108,6 +110,8 @@ def cuts(
     workers share one.
     """
     (m, n, row_bytes), (heights, widths) = sizes, shape
+    if mode == SHIFT:
+        return _shifted_cuts(target, m, n, shape)
     rows, half = (m if isinstance(m, int) else ASSUMED_ROWS), target.l2_bytes // 2
     tiles, panels = -(-rows // (ROWS * heights)), -(-n // (ROWS * widths))
     tile_bytes, panel_bytes = ROWS * heights * row_bytes, ROWS * widths * row_bytes
@@ -124,4 +128,23 @@ def cuts(
         by_panels = [("rows", whole if target.threads == 1 else near, 1), ("rows", whole, 1)]
         few = tiles < 2 * target.threads
     first, second = (by_panels, by_rows) if few else (by_rows, by_panels)
+    if mode == "direct" and target.threads > 1 and max(n, rows) > _UNLIKE * min(n, rows):
+        # each worker reads all of what is not cut, which times in warm caches do not show
+        return tuple(dict.fromkeys(by_panels if n > rows else by_rows))
     return tuple(dict.fromkeys((first[0], second[0], first[1], second[1])))[:3]
+
+
+def _shifted_cuts(
+    target: CpuTarget, m: Dim, n: int, shape: tuple[int, int]
+) -> tuple[tuple[str, int, int], ...]:
+    """The same for rows in planes: copying them is cheap beside their products, so that workers may
+    each copy all of them and share the columns."""
+    assert isinstance(m, int)
+    tiles, panels = -(-m // (ROWS * shape[0])), -(-n // (ROWS * shape[1]))
+    share = -(-tiles // target.threads)
+    by_rows = [("panels", share, panels), ("panels", -(-share // 4), panels)]
+    by_panels = [("rows", tiles, 1), ("rows", -(-tiles // 2), 1)]
+    if target.threads == 1:
+        return tuple(dict.fromkeys(by_rows))
+    first, second = (by_panels, by_rows) if n > m else (by_rows, by_panels)
+    return tuple(dict.fromkeys((first[0], second[0], first[1])))

@@ -8,18 +8,21 @@ bfloat16 add, per step, those of its even and of its odd terms; denormals are ze
 
 from __future__ import annotations
 
+from typing import cast
+
 from llvmlite import ir
 
 from braze.codegen.cpu.amx.forms import copied, form_of, spacing_of
 from braze.codegen.cpu.amx.loops import Layout, UnitLoops
 from braze.codegen.cpu.amx.registers import ROW_BYTES, ROWS
-from braze.codegen.cpu.amx.tactics import cuts, shapes
+from braze.codegen.cpu.amx.tactics import SHIFT, cuts, shapes
 from braze.codegen.cpu.llvm.function import KernelFunction
 from braze.codegen.cpu.llvm.object import elf
 from braze.codegen.cpu.product.blocks import UNBOUNDED, Blocking
 from braze.codegen.cpu.product.epilogue import Epilogue
 from braze.codegen.cpu.product.panels import PackedPanels, Source
 from braze.codegen.cpu.product.register_tile import TileShape
+from braze.codegen.cpu.product.rows import Rows
 from braze.codegen.cpu.product.scratch import Scratch, scratch_base
 from braze.codegen.cpu.product.store import TileSink
 from braze.codegen.cpu.product.stored import Stored
@@ -70,15 +73,17 @@ def compile_tiles(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Co
     shape = TileShape(rows, layout.widths, _LANES, dtype, acc, chunk=matrix.chunk)
     blocking = Blocking(int(tactic["block"]), int(tactic["group"]), str(tactic["order"]))
     mode = str(tactic["a"])
-    spacing = None if mode == "direct" else spacing_of(matrix, shape, ROW_BYTES)
-    scratch = Scratch(dtype.itemsize)
+    spacing = None if mode in ("direct", SHIFT) else spacing_of(matrix, shape, ROW_BYTES)
+    scratch, capacity, planes = Scratch(dtype.itemsize), rows * blocking.block_tiles, form.planes
+    if planes is not None:
+        scratch.take(planes.size(capacity) * len(planes.used))
     if spacing is not None:
-        scratch.take(spacing.pitch * rows * blocking.block_tiles)
+        scratch.take(spacing.pitch * capacity)
     count = len(kernel.inputs) + 1
     fn = KernelFunction(TEMPLATE, target, count + (scratch.used != 0))
-    copies = scratch_base(fn, count, scratch.used) if spacing is not None else None
+    copies = scratch_base(fn, count, scratch.used) if scratch.used != 0 else None
     stored, single = copied(fn, shape, ROW_BYTES)
-    lines = form.rows(stored, single, mode, spacing, copies)
+    lines = form.rows(stored, single, mode, spacing, capacity, copies)
     steps, weights = shape.steps(matrix.k), Stored(fn, dtype)
     source = Source(weights, weights.buffer(matrix.right), shape.columns, 1, steps, matrix.n)
     together = max(1, _IN_FLIGHT // layout.widths)
@@ -91,9 +96,13 @@ def compile_tiles(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Co
 
     panels, sizes = PackedPanels(fn, shape, source), (matrix.m, matrix.n)
     loops = UnitLoops(
-        fn, shape, blocking, UNBOUNDED, *sizes, lines, panels, sink, bind, line=lines.line,
+        fn, shape, blocking, UNBOUNDED, *sizes, cast(Rows, lines), panels, sink, bind,
+        line=lines.line,
         tiles=tiles, layout=layout, name=matrix.unit.instruction, words=matrix.words,
     )  # fmt: skip
+    if planes is not None:
+        loops.taps = [dtype.itemsize * o for o in planes.offsets(capacity)]
+        loops.width, loops.outputs = planes.width, planes.outputs[1]
     loops.run(form.batches)
     tiles.release()
     code, params = fn.finish(speed=0)

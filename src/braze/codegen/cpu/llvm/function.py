@@ -270,6 +270,10 @@ class KernelFunction:
         """The smaller of two signed integers."""
         return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
 
+    def maximum(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The larger of two signed integers."""
+        return self.builder.select(self.builder.icmp_signed(">", a, b), a, b)
+
     def split(self, total: ir.Value | int, grain: int = 1) -> tuple[ir.Value, ir.Value]:
         """This worker's contiguous part [begin, end) of range(total), in multiples of `grain`."""
         b = self.builder

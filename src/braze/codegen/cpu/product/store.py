@@ -98,14 +98,19 @@ class TileSink:
                 fn.store(value, fn.at(row, v * shape.lanes, shape.sum))
 
     def drain(
-        self, row: ir.Value, count: ir.Value, column: ir.Value, width: int | ir.Value
+        self,
+        row: ir.Value,
+        count: ir.Value,
+        column: ir.Value,
+        width: int | ir.Value,
+        done: ir.Value | int = 0,
     ) -> None:
-        """Finish `count` rows of the stack tile."""
+        """Finish rows done .. count-1 of the stack tile; its row 0 would be `row`."""
         fn, b, group = self.fn, self.fn.builder, self.together
-        done: ir.Value | int = 0
         if group > 1 and isinstance(width, int):
-            done = b.sub(count, b.srem(count, i64(group)))
-            with fn.loop(0, done, group) as r:
+            first = i64(done) if isinstance(done, int) else done
+            done = b.sub(count, b.srem(b.sub(count, first), i64(group)))
+            with fn.loop(first, done, group) as r:
                 places = [(row, b.add(r, i64(k)), column) for k in range(group)]
                 cuts = list(pieces(width, self.shape.lanes))
                 copies = [partial(self._drain_piece, *p, *cut) for cut in cuts for p in places]
