@@ -285,6 +285,10 @@ def _faults(numbers: range) -> list[tuple[int, str]]:
     return [(n, fault(n)) for n in numbers]
 
 
+def _told(counts: Counter[str]) -> str:
+    return f"{counts['equal']} equal bit by bit, {counts[PARTLY]} {PARTLY}, {counts['wrong']} wrong"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 1 when anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -300,7 +304,9 @@ def main(arguments: list[str] | None = None) -> int:
             counts["wrong" if text not in ("", PARTLY) else text or "equal"] += 1
             if text not in ("", PARTLY):
                 print(f"{number}: {text}", flush=True)
-    print(f"{counts['equal']} equal bit by bit, {counts[PARTLY]} {PARTLY}, {counts['wrong']} wrong")
+            if counts.total() % 500 == 0:  # so far
+                print(_told(counts), flush=True)
+    print(_told(counts))
     return 1 if counts["wrong"] else 0
 
 
