@@ -76,6 +76,7 @@ NETS = (
             "conditioning_embedding_out_channels": (8, 16, 16, 16),
         },
         ("script",),
+        calibrate=True,
     ),
     net("vae-decoder", "AutoencoderKL", {"z": "float B,4,H,W"}, VAE, method="decode"),
     net("vae-encoder", "AutoencoderKL", {"x": "float B,3,H,W"}, VAE, method="encode"),

@@ -36,7 +36,7 @@ def image(
     config = more.pop(
         "config", cls.split("For", maxsplit=1)[0].split("Model", maxsplit=1)[0] + "Config"
     )
-    known = ("attention", "call", "most", "opset", "part", "parts")
+    known = ("attention", "calibrate", "call", "most", "opset", "part", "parts")
     options = {k: more.pop(k) for k in known if k in more}
     spec = {"cls": cls, "config": config, "settings": {**settings, **more}, "most": 3, **options}
     return Net(name, "hf.make", spec, inputs, SIZES, forms)
@@ -80,6 +80,7 @@ NETS = (
         },
         LARGE,
         BOTH,
+        calibrate=True,
     ),
     image(
         "mobilevitv2",
@@ -94,6 +95,7 @@ NETS = (
         "EfficientNetModel",
         {"width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320},
         LARGE,
+        calibrate=True,
     ),
     image(
         "segformer",

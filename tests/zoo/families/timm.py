@@ -13,7 +13,8 @@ FREE, IMAGE = {"x": "float B,3,H,W"}, {"x": "float B,3,64,64"}
 
 def net(name: str, inputs: Any = FREE, forms: Any = SHORT, **more: Any) -> Net:
     """One network by timm's name."""
-    spec = {"call": "timm:create_model", "args": (name,), "kwargs": more, "settle": True}
+    spec = {"call": "timm:create_model", "args": (name,), "settle": True,
+            "calibrate": more.pop("calibrate", False), "kwargs": more}  # fmt: skip
     return Net(name, "torch_net.named", spec, inputs, SIZES, forms)
 
 
@@ -47,10 +48,10 @@ NETS = (
     net("tf_efficientnet_b0"),
     net("mobilenetv4_conv_small"),
     net("mobilenetv4_hybrid_medium", IMAGE),
-    net("ghostnet_050"),
+    net("ghostnet_050", calibrate=True),
     net("hardcorenas_a"),
-    net("lcnet_050"),
-    net("tinynet_e"),
+    net("lcnet_050", calibrate=True),
+    net("tinynet_e", calibrate=True),
     net("mixnet_s"),
     net("rexnet_100"),
     net("vovnet39a"),

@@ -13,7 +13,7 @@ SHORT, BOTH = ("script-dynamic",), ("script-dynamic", "dynamo-dynamic")
 
 def net(name: str, inputs: Any = FREE, forms: Any = SHORT, home: str = "", **more: Any) -> Net:
     """One network by torchvision's name, without pretrained weights."""
-    options = {k: more.pop(k) for k in ("most", "opset") if k in more}
+    options = {k: more.pop(k) for k in ("most", "opset", "calibrate") if k in more}
     spec = {"call": f"torchvision.models{home}:{name}", "kwargs": {"weights": None, **more},
             "settle": True, **options}  # fmt: skip
     return Net(name, "torch_net.named", spec, inputs, SIZES, forms)
@@ -53,16 +53,16 @@ NETS = (
     net("densenet121"),
     net("googlenet", init_weights=False, aux_logits=False),
     net("inception_v3", {"x": "float B,3,96,96"}, init_weights=False),
-    net("mobilenet_v2", forms=BOTH),
-    net("mobilenet_v3_small", forms=BOTH),
-    net("mnasnet0_5"),
-    net("shufflenet_v2_x0_5", forms=BOTH),
+    net("mobilenet_v2", forms=BOTH, calibrate=True),
+    net("mobilenet_v3_small", forms=BOTH, calibrate=True),
+    net("mnasnet0_5", calibrate=True),
+    net("shufflenet_v2_x0_5", forms=BOTH, calibrate=True),
     net("efficientnet_b0"),
     net("efficientnet_v2_s"),
     net("regnet_y_400mf"),
     net("regnet_x_400mf"),
     net("convnext_tiny"),
-    net("vit_b_32", IMAGE, image_size=64),
+    net("vit_b_32", IMAGE, image_size=64, calibrate=True),
     net("swin_t", IMAGE, BOTH),
     net("swin_v2_t", IMAGE),
     net("maxvit_t", {"x": "float B,3,224,224"}),

@@ -67,6 +67,8 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
         model = keras.Model(x, NETS[net.spec["net"]](x))
     for feed in feeds:
         feed[name] = feed.pop(next(iter(feed))).astype(kind)
+    if "application" in net.spec:
+        _calibrate(model, feeds[0][name])
     results = [model(feed[name], training=False) for feed in feeds]  # its export wants a call
     if exporter == "keras":
         target = path.with_suffix(".onnx")
@@ -79,3 +81,11 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
         signature = [tf.TensorSpec([None, *shape], kind, name=name)]
         tf2onnx.convert.from_function(call, signature, opset=17, output_path=str(path))
     return [[t.numpy() for t in tf.nest.flatten(result)] for result in results]
+
+
+def _calibrate(model: Any, x: Array) -> None:
+    """Give batch norms the statistics of an input, without which nothing of it reaches the end."""
+    for layer in model.layers:
+        if isinstance(layer, L.BatchNormalization):
+            layer.momentum = 0.0
+    model(x, training=True)

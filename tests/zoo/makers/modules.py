@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from tests.zoo.makers.torch_net import calibrate, settle
+
 CLASSES = 91  # of torchvision's detectors
 
 
@@ -21,13 +23,11 @@ def detector(name: str, calibrated: bool = False, **options: Any) -> nn.Module:
     """
     import torchvision
 
-    from tests.zoo.makers.torch_net import settle
-
     net = getattr(torchvision.models.detection, name)(**options).eval()
     images = list(torch.from_numpy(np.random.default_rng(1).random((4, 3, 96, 96), np.float32)))
     with torch.no_grad():
         if calibrated:
-            _calibrate(net, images)
+            calibrate(net, images)
         else:
             settle(net)
         _spread(net, images[:1])
@@ -42,20 +42,6 @@ def detector(name: str, calibrated: bool = False, **options: Any) -> nn.Module:
             return tuple((found[1] if isinstance(found, tuple) else found)[0].values())
 
     return One()
-
-
-def _calibrate(net: nn.Module, images: Any) -> None:
-    """Give batch norms the means and variances of these images, and a scale at which activations
-    are nearly linear: a deep network of random weights is chaos otherwise."""
-    norms = [m for m in net.modules() if isinstance(m, nn.BatchNorm2d)]
-    for norm in norms:
-        norm.weight.fill_(0.5)
-        norm.reset_running_stats()
-        norm.momentum = None  # the plain mean
-        norm.train()
-    net(images)
-    for norm in norms:
-        norm.eval()
 
 
 def _spread(net: nn.Module, images: Any) -> None:
@@ -96,7 +82,7 @@ def yolo(name: str) -> nn.Module:
     model = model.float().eval()
     images = torch.from_numpy(np.random.default_rng(1).random((4, 3, 64, 64), np.float32))
     with torch.no_grad():
-        _calibrate(model, images)
+        calibrate(model, images)
     model = model.fuse(verbose=False)
     for part in model.modules():
         if hasattr(part, "anchors") and hasattr(part, "export"):

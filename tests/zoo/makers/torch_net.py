@@ -88,7 +88,8 @@ class Flat(torch.nn.Module):
 
 
 def named(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> list[list[Array]]:
-    """spec: call, "module:name" of what makes the module; args and kwargs for it."""
+    """spec: call, "module:name" of what makes the module; args and kwargs for it; settle,
+    calibrate: whether that is done."""
     torch.manual_seed(0)
     home, _, name = net.spec["call"].partition(":")
     make: Any = importlib.import_module(home)
@@ -97,6 +98,9 @@ def named(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> l
     module = make(*net.spec.get("args", ()), **net.spec.get("kwargs", {}))
     if net.spec.get("settle", False):
         settle(module)
+    if net.spec.get("calibrate", False):
+        with torch.no_grad():
+            calibrate(module, *(torch.from_numpy(a) for a in feeds[0].values()))
     if not net.spec.get("script", False):
         module = Flat(module, net.spec.get("most"))
     return write(net, module, exporter, dynamic, feeds, path)
@@ -113,3 +117,28 @@ def settle(module: torch.nn.Module) -> None:
             size = part.running_mean.shape
             part.running_mean.copy_(torch.from_numpy(rng.normal(0, 0.1, size)))
             part.running_var.copy_(torch.from_numpy(rng.uniform(0.5, 1.5, size)))
+
+
+def calibrate(module: torch.nn.Module, *args: Any) -> None:
+    """Give batch norms the means and variances that these arguments make, and what is zero small
+    numbers: for networks whose outputs are the same for all inputs otherwise.
+
+    Scales of norms are such that activations are nearly linear: a deep network of random weights is
+    chaos where they are not.
+    """
+    norms = [
+        m for m in module.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)
+    ]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean
+        if norm.weight is not None:
+            norm.weight.fill_(0.5)
+    for parameter in module.parameters():
+        if not parameter.any():
+            parameter.normal_(0, 0.05)
+    for norm in norms:
+        norm.train()
+    module(*args)
+    for norm in norms:
+        norm.eval()
