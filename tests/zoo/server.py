@@ -38,6 +38,8 @@ def _in_child(work: Callable[[Job], dict[str, Any]], job: Job) -> dict[str, Any]
             answer = work(job)
         except BaseException as e:
             traceback.print_exc()
+            while e.__cause__ is not None:  # exporters say that they failed from something else
+                e = e.__cause__
             answer = {"outcome": "failed", "error": sentence(e)}
         with os.fdopen(writer, "w") as out:
             json.dump(answer, out)

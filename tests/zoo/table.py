@@ -91,6 +91,7 @@ def _note(r: Mapping[str, Any]) -> str:
     return _cell(", ".join(notes))
 
 
-def _cell(text: str, most: int = 200) -> str:
+def _cell(text: str, most: int = 260) -> str:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # colours
     text = re.sub(r"\S*/models/", "", " ".join(text.split()).replace("|", "/"))
     return text if len(text) <= most else text[: most - 2].rsplit(" ", 1)[0] + " …"
