@@ -9,8 +9,8 @@ from tests.zoo.net import Net
 
 GROUPS = (
     "hf_text", "hf_lm", "hf_seq2seq", "hf_audio", "hf_vision", "hf_multi", "diffusers",
-    "torchvision", "timm", "ultralytics", "recurrent", "flow", "keras", "sklearn", "quantized",
-    "fused", "half",
+    "torchvision", "timm", "ultralytics", "recurrent", "flow", "ops", "keras", "sklearn",
+    "quantized", "fused", "half",
 )  # fmt: skip
 
 

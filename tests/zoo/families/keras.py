@@ -8,6 +8,7 @@ from tests.zoo.net import Net
 
 SIZES = ({"B": 2, "S": 6}, {"B": 3, "S": 6})
 IMAGE, SEQUENCE = "float B,16,16,3", "float B,6,8"
+PHONE = ("tf2onnx-dynamic", "keras-dynamic", "tflite-dynamic")
 SHORT, BOTH = ("tf2onnx-dynamic",), ("tf2onnx-dynamic", "keras-dynamic")
 
 
@@ -24,8 +25,8 @@ def application(name: str, size: int = 64, **more: Any) -> Net:
 
 
 NETS = (
-    net("dense", "float B,8", BOTH),
-    net("conv", IMAGE, BOTH),
+    net("dense", "float B,8", PHONE),
+    net("conv", IMAGE, PHONE),
     net("lstm", SEQUENCE, BOTH),
     net("lstm-both", SEQUENCE),
     net("lstm-masked", SEQUENCE),
@@ -36,7 +37,7 @@ NETS = (
     net("stacked-cells", SEQUENCE),
     net("lstm-sequences", SEQUENCE),
     net("attention", SEQUENCE),
-    net("separable", IMAGE),
+    net("separable", IMAGE, ("tf2onnx-dynamic", "tflite-dynamic")),
     net("transposed", IMAGE),
     net("conv1d", "float B,12,4"),
     net("conv3d", "float B,4,8,8,3"),

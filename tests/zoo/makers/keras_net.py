@@ -10,6 +10,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
+import onnx
 import tensorflow as tf
 
 from tests.zoo.net import Array, Net, dims
@@ -74,6 +75,11 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
         target = path.with_suffix(".onnx")
         model.export(str(target), format="onnx", verbose=False)
         target.rename(path)
+    elif exporter == "tflite":
+        _through_tflite(model, [feed[name] for feed in feeds], path)
+        (given,) = onnx.load(str(path)).graph.input
+        for feed in feeds:
+            feed[given.name] = feed.pop(name)
     else:
         import tf2onnx
 
@@ -81,6 +87,20 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
         signature = [tf.TensorSpec([None, *shape], kind, name=name)]
         tf2onnx.convert.from_function(call, signature, opset=17, output_path=str(path))
     return [[t.numpy() for t in tf.nest.flatten(result)] for result in results]
+
+
+def _through_tflite(model: Any, samples: Any, path: Path) -> None:
+    """In 8 bits, as networks for phones are."""
+    import tf2onnx
+
+    tool = tf.lite.TFLiteConverter.from_keras_model(model)
+    tool.optimizations = [tf.lite.Optimize.DEFAULT]
+    tool.representative_dataset = lambda: ([x[:1]] for x in samples)
+    tool.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    between = path.with_suffix(".tflite")
+    between.write_bytes(tool.convert())
+    tf2onnx.convert.from_tflite(str(between), opset=17, output_path=str(path))
+    between.unlink()
 
 
 def _calibrate(model: Any, x: Array) -> None:
