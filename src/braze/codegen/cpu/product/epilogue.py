@@ -12,6 +12,7 @@ from llvmlite import ir
 from braze.codegen.cpu.llvm.access import memory_type
 from braze.codegen.cpu.llvm.emit import Emitter, Env
 from braze.codegen.cpu.llvm.function import KernelFunction
+from braze.codegen.cpu.product.table import Table, split
 from braze.core.dims import Dim, Shape, product
 from braze.core.dtypes import F16
 from braze.expr.fold import leaves, reachable, rewrite
@@ -31,7 +32,8 @@ class Epilogue:
     """Emits `kernel.epilogue` for `lanes` neighbouring columns of one row.
 
     shape: the anchor's logical output shape, whatever form the template gives its loops. `light`
-    tells whether it is worth emitting once per register rather than in a loop.
+    tells whether it is worth emitting once per register rather than in a loop. Make it where the
+    kernel begins: it may compute a table there (see table.py).
     """
 
     def __init__(self, fn: KernelFunction, kernel: AnchorKernel) -> None:
@@ -43,6 +45,11 @@ class Epilogue:
         self._row, self._column = len(self.shape), len(self.shape) - 1
         self._tensors = list(kernel.inputs)
         self._expr = self._flattened(kernel.epilogue)
+        self._table: Table | None = None
+        cut = split(self._expr, product(self.shape)) if fn.target.features.has_masks else None
+        if cut is not None:
+            self._expr, function = cut
+            self._table = Table.of(fn, function, self._expr.dtype, self._tensors)
         nodes = list(reachable(self._expr))
         heavy = any(e.op in _HEAVY for e in nodes)
         if not fn.target.features.has_f16c:  # conversions are a dozen instructions each
@@ -101,6 +108,8 @@ class Epilogue:
         env = Env(self._tensors, place, (value,), extents=extents)
         emitter = Emitter(self.fn, env, lanes, [self._expr])
         result = emitter.lanes.splat(emitter.value(self._expr))
+        if self._table is not None:
+            result = self._table.look_up(result, lanes)
         return emitter.memory.to_memory(result, self._dtype)
 
     def _lead_axes(self, row: ir.Value) -> dict[int, tuple[ir.Value, bool]]:
