@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
+from typing import Any
 
 import pytest
+
+from tests.shared_code import shares, sharing
 
 
 @pytest.hookimpl(wrapper=True)
@@ -36,3 +39,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             from _pytest.nodeid import NodeId
 
             item._id = NodeId.parse(f"{item.nodeid}@{'_'.join(groups)}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files whose tests share code run on one worker, too."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Scheduler(LoadGroupScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            scope: str = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if scope == nodeid and shares(nodeid) else scope
+
+    return Scheduler(config, log)
+
+
+@pytest.fixture(scope="session")
+def _compile_once() -> Any:
+    from braze.codegen.cpu.backend import CpuBackend
+
+    return sharing(CpuBackend.compile)
+
+
+@pytest.fixture(autouse=True)
+def _shared_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that tests of this worker had compiled before are not compiled anew."""
+    if shares(request.node.nodeid):
+        from braze.codegen.cpu.backend import CpuBackend
+
+        monkeypatch.setattr(CpuBackend, "compile", request.getfixturevalue("_compile_once"))
