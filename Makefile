@@ -49,10 +49,10 @@ native: $(VENV)/dev.stamp
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.fuzz $(FUZZ_ARGS)
 
-native-test: $(VENV)/dev.stamp
+native-test: $(VENV)/tools.stamp
 	$(call native_tests,plain,)
 
-sanitize: $(VENV)/dev.stamp
+sanitize: $(VENV)/tools.stamp
 	$(call native_tests,asan,address$(comma)undefined)
 	$(call native_tests,tsan,thread)
 
@@ -75,7 +75,12 @@ $(VENV)/demo.stamp: $(BIN)/python $(SOURCES)
 	-$(PIP) install ".[peers]"
 	touch $@
 
-$(VENV)/dev.stamp: $(BIN)/python $(SOURCES)
+# what native tests are built with; they do not wait for the rest
+$(VENV)/tools.stamp: $(BIN)/python
+	$(PIP) install "cmake>=3.20" ninja
+	touch $@
+
+$(VENV)/dev.stamp: $(BIN)/python $(SOURCES) | $(VENV)/tools.stamp
 	$(PIP) install ".[dev,demo,peers,cuda]"
 	touch $@
 
