@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import replace
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,20 @@ def tiles_of(kernel: AnchorKernel, tile: GluonTile) -> Tiles:
     return RowTiles(shape, tile, F16) if isinstance(shape, Rows) else PixelTiles(shape, tile, F16)
 
 
+def _code(source: Source) -> CodeType:
+    """Compiled once: it runs at every step of every tile."""
+    return compile(textwrap.dedent(source.text()), "source", "exec")
+
+
 def products(kernel: AnchorKernel, inputs: list[Array], tile: GluonTile) -> Array:
     """[tile of rows, row, output channel], summed from boxes."""
     left, source = tiles_of(kernel, tile), Source()
     w = AnchorWriter(kernel, [], kernel.spec.out_shape, waits=False)
     left.place(w, source)
-    place = textwrap.dedent(source.text())
+    place = _code(source)
     source = Source()
-    coordinates = left.coordinates(source)
-    moves = textwrap.dedent(source.text())
+    coordinates = compile(f"[{left.coordinates(source)}]", "coordinates", "eval")
+    moves = _code(source)
     memory = inputs[0].reshape(-1).astype(np.float64)
     ((_, packing),) = gluon_source(kernel, tile).packings
     depth = tile.steps_of(F16)
@@ -71,7 +77,7 @@ def products(kernel: AnchorKernel, inputs: list[Array], tile: GluonTile) -> Arra
             space = {"row_tile": row_tile, "step": step}
             exec(place, {}, space)
             exec(moves, {}, space)
-            at = eval(f"[{coordinates}]", {}, space)
+            at = eval(coordinates, {}, space)
             box = box_of(left.map(), memory, at).reshape(tile.rows, depth)
             out[row_tile] += box @ matrix[:, step * depth : (step + 1) * depth].T
     return out[..., : left.columns]
