@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -40,8 +41,19 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Any, path: Path) -> list
     else:
         model = steps[0]
     model.fit(x, y) if y is not None else model.fit(x)
-    onnx.save(_convert(model, spec), str(path))
+    with mock.patch("skl2onnx.common._container.make_node", _make_node):
+        onnx.save(_convert(model, spec), str(path))
     return []
+
+
+def _make_node(*args: Any, **attributes: Any) -> Any:
+    """A node whose truth values are numbers: protobuf takes no others, and the converter gives
+    some."""
+    plain = {
+        k: [int(i) if isinstance(i, (bool, np.bool_)) else i for i in v] if type(v) is list else v
+        for k, v in attributes.items()
+    }
+    return onnx.helper.make_node(*args, **plain)
 
 
 def _convert(model: Any, spec: Any) -> Any:
