@@ -89,6 +89,7 @@ NETS = (
         LARGE,
         ("script", "dynamo-dynamic"),  # it folds patches of fixed sizes
         opset=18,
+        calibrate=True,
     ),
     image(
         "efficientnet",
@@ -127,7 +128,7 @@ NETS = (
     image(
         "cvt",
         "CvtModel",
-        {"embed_dim": [16, 32, 32], "num_heads": [1, 2, 2], "depth": [1, 1, 1]},
+        {"embed_dim": [16, 32, 32], "num_heads": [1, 2, 2], "depth": [1, 2, 3]},
         LARGE,
     ),
     image(
@@ -239,6 +240,7 @@ NETS = (
         "MaskFormerForInstanceSegmentation",
         {"fpn_feature_size": 32, "mask_feature_size": 32},
         LARGE,
+        config="MaskFormerConfig",
         parts={
             "backbone_config": (
                 "SwinConfig",
@@ -273,6 +275,7 @@ NETS = (
             "num_queries": 5,
         },
         LARGE,
+        config="Mask2FormerConfig",
         parts={
             "backbone_config": (
                 "SwinConfig",

@@ -81,9 +81,9 @@ NETS = (
     video("r3d_18"),
     video("mc3_18"),
     video("r2plus1d_18"),
-    video("s3d", "float B,3,16,64,64"),
+    video("s3d", "float B,3,16,224,224"),
     video("swin3d_t", "float B,3,4,32,32"),
-    video("mvit_v2_s", "float B,3,16,32,32", spatial_size=(32, 32)),
+    video("mvit_v2_s", "float B,3,16,224,224"),
     net(
         "raft_small",
         {"a": "float B,3,128,128", "b": "float B,3,128,128"},
