@@ -53,5 +53,5 @@ NETS = (
     application("Xception", 96),
     application("NASNetMobile"),
     application("ConvNeXtTiny"),
-    application("EfficientNetV2B0"),
+    application("EfficientNetV2B0", classifier_activation=None),  # which would be 0 or 1
 )

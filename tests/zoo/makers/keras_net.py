@@ -108,4 +108,6 @@ def _calibrate(model: Any, x: Array) -> None:
     for layer in model.layers:
         if isinstance(layer, L.BatchNormalization):
             layer.momentum = 0.0
+            if layer.scale:  # a deep network of random weights is chaos otherwise
+                layer.gamma.assign(0.5 * layer.gamma)
     model(x, training=True)
