@@ -39,8 +39,8 @@ fall to either, 2e-2 and 2e-1.
 
 
 def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str], listed: int) -> str:
-    """The page: what outcomes mean, counts, then a row for each network that was run, in some of
-    the `listed` forms."""
+    """The page: what outcomes mean, counts by group and by form, then a row for each network that
+    was run, in some of the `listed` forms."""
     there = [g for g in groups if any(r["group"] == g for r in results)]
     seen = [o for o in OUTCOMES if any(r["outcome"] == o for r in results)]
     counts = Counter((r["group"], r["outcome"]) for r in results)
@@ -53,6 +53,10 @@ def write(results: Sequence[Mapping[str, Any]], groups: Sequence[str], listed: i
     for g in there:
         cells = (str(counts[g, o] or "") for o in seen)
         lines.append(f"| {g} | " + " | ".join(cells) + " |")
+    lines += ["", "| form | files | right |", "|---" * 3 + "|"]
+    forms = Counter(_form(r) for r in results)
+    right = Counter(_form(r) for r in results if r["outcome"] == "right")
+    lines += [f"| {form} | {count} | {right[form]} |" for form, count in forms.most_common()]
     for g in there:
         lines += ["", f"## {g}", "", "| network | right as | error | otherwise |", "|---" * 4 + "|"]
         found: dict[str, list[Mapping[str, Any]]] = {}

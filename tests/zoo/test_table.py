@@ -23,6 +23,7 @@ def test_counts_stand_above_rows_in_the_order_of_groups() -> None:
     page = table.write(RESULTS, ("a", "b"), 9)
     assert "4 files of 3 networks were run, of 9 files listed" in page
     assert "| outcome | files | |\n|---|---|---|\n| right | 2 |" in page
+    assert "| f | 3 | 1 |\n| g | 1 | 1 |" in page
     assert "| a |  | 1 |  |" in page and "| b | 2 |  | 1 |" in page
     assert page.index("## a") < page.index("| n |  |  | f: wrong,") < page.index("## b")
     row = "| n | f, g | 2e-07 3e-06 | g: beside its own framework |"
