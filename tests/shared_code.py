@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 SHARING = tuple(
     f"tests/{place}"
     for place in (
-        "contributed/", "e2e/", "flow/", "fuzz/test_found.py", "meta/test_networks.py", "ml/",
-        "models/", "onnx_backend/", "ops/", "quantization/", "quantized/", "random/", "recurrent/",
-        "tensorrt/",
+        "cli/", "contributed/", "e2e/", "flow/", "fuzz/test_found.py", "meta/test_networks.py",
+        "ml/", "models/", "onnx_backend/", "ops/", "passes/", "quantization/", "quantized/",
+        "random/", "recurrent/", "tensorrt/",
     )
 )  # fmt: skip
 # builds that must be equal, and compilers that run out of memory
