@@ -257,7 +257,7 @@ def test_stems(
 )
 def test_depthwise_windows(case: tuple[Dim, Window], tile: WindowTile, kind: str) -> None:
     images, window = case
-    kernel = window.conv(images, 7, 9, kind)
+    kernel = window.conv(images, 5, 8, kind)
     env = {"n": 2}
     source = window_source(kernel, tile)
     inputs = stored = harness.random_inputs(kernel, env)

@@ -111,7 +111,7 @@ def test_pictures_are_spread() -> None:
 
 
 def test_pools_behind_stems_have_a_plain_form() -> None:
-    kernel = behind(quantized(picture(2, 16, 24, 64, window=3)))
+    kernel = behind(quantized(picture(2, 10, 14, 20, window=3)))
     inputs = codes(kernel, {})
     (got,), status = run([plain_source(kernel)], inputs, [kernel.output], {})
     assert status == 0
