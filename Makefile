@@ -62,7 +62,7 @@ define native_tests
 	$(BIN)/cmake -S native -B build/native-$(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja \
 		-DCMAKE_BUILD_TYPE=Release -DBRAZE_BUILD_TESTS=ON -DBRAZE_WERROR=ON -DBRAZE_SANITIZE=$(2)
 	$(BIN)/cmake --build build/native-$(1)
-	$(BIN)/ctest --test-dir build/native-$(1) --output-on-failure --no-tests=error
+	$(BIN)/ctest --test-dir build/native-$(1) --output-on-failure --no-tests=error --parallel 2
 endef
 
 $(BIN)/python:
