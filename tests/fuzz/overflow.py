@@ -45,6 +45,8 @@ def drawn_sums(
     if rng is None or not v.dtype.is_float:
         return {}
     given = [None if i is None else values[i] for i in node.inputs]
+    if isinstance(op, Reduce) and op.kind == "prod":
+        return {v: _orders_of_factors(op, given, values[v], v.dtype.bits == 64, rng)}
     if not _is_sum(op):
         return _inside(node, op, given, values[v], rng)
     # orders of all sums are drawn on their own: this one may overflow nowhere, and where it does so
@@ -137,6 +139,26 @@ def _overflowed(
     drawn = np.where((choice == 2) & minus, -np.inf, drawn)
     drawn = np.where((choice == 3) & both, np.nan, drawn)
     return np.where(plus | minus, drawn, found)
+
+
+def _orders_of_factors(
+    op: Reduce, given: Given, found: Array, double: bool, rng: np.random.Generator
+) -> Array:
+    """Factors above 1 may overflow before those below it come, and those vanish before these come;
+    then an infinity times what has vanished is NaN. Zeros have vanished from the start."""
+    x = given[0]
+    assert x is not None
+    with np.errstate(divide="ignore"):
+        powers = np.log2(np.abs(x))
+    up, down = (p.sum(op.axes).reshape(found.shape) for p in
+                (np.maximum(powers, 0.0), np.minimum(powers, 0.0)))  # fmt: skip
+    bits, least = (1024, -1022) if double else (128, -126)
+    grows, fades = up >= bits - 1, down <= least + 1
+    choice = rng.integers(5, size=found.shape)
+    drawn = np.where((choice == 1) & grows, np.copysign(np.inf, found), found)
+    drawn = np.where((choice == 2) & grows & fades, -np.copysign(np.inf, found), drawn)
+    drawn = np.where((choice == 3) & fades, 0.0, drawn)
+    return np.where((choice == 4) & grows & fades, np.nan, drawn)
 
 
 def _beside(

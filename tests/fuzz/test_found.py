@@ -307,3 +307,10 @@ def test_an_infinite_cell_is_not_seen_without_peepholes() -> None:
     inputs = {"x": drawn(1, 3, 2, 5), "w": drawn(2, 1, 16, 5), "r": drawn(3, 1, 16, 4), "c": state}
     steps = (Step("LSTM", ("x", "w", "r", "", "", "", "c"), ("y",)),)
     right(Case(steps, inputs, ("y",)), *LEVELS[:2], REFERENCE)
+
+
+def test_factors_of_all_sizes_and_a_zero() -> None:
+    """Where the large ones are multiplied first their product is infinite, and with a zero NaN."""
+    x = Tensor("float32", ("n", 17), Fill("spread"), 600963894)
+    steps = (Step("ReduceProd", ("x",), ("y",)),)
+    right(Case(steps, {"x": x}, ("y",), sizes={"n": (1, 3, 9)}), Variant(2), Variant(1))

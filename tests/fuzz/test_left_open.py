@@ -206,3 +206,18 @@ def test_what_moves_huge_numbers_does_not_overflow() -> None:
     for run in found:
         assert np.isfinite(run["y"]).all()
         np.testing.assert_allclose(run["y"][:, 0], run["m"][::-1, 0], rtol=1e-6)
+
+
+def test_the_order_of_factors_decides_what_overflows() -> None:
+    """1e20 five times and 1e-20 five times are 1, and NaN where each kind is multiplied first; with
+    a zero in place of one, 0 or NaN; near 1 nothing happens."""
+    even = [[1e20, 1e-20] * 5, [1e20] * 5 + [0.0] + [1.0] * 4, [2.0, 0.5] * 5]
+    op = Reduce("prod", (1,), False)
+    node = Node(op, (_value(3, 10),), (_value(3),))
+    given = {node.inputs[0]: np.array(even)}
+    values = given | {node.outputs[0]: np.array([1.0, 0.0, 1.0])}
+    rng = np.random.default_rng(0)
+    drawn = np.array([drawn_sums(node, op, values, rng, 1.0)[node.outputs[0]] for _ in range(60)])
+    assert np.isnan(drawn[:, :2]).any(0).all() and np.isinf(drawn[:, :2]).any(0).all()
+    assert (drawn[:, 0] == 1.0).any() and (drawn[:, 1] == 0.0).any()
+    assert (drawn[:, 2] == 1.0).all()
