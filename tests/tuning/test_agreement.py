@@ -18,7 +18,7 @@ from braze.core.trace import Trace
 from braze.expr.loops import TensorSpec
 from braze.expr.scalar import Expr, cast, const, hole
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, Kernel, Tactic
-from braze.tuning.agreement import RARE, WIDEST, Bound, bound, computed, disagreeing
+from braze.tuning.agreement import EXACT, RARE, WIDEST, Bound, bound, computed, disagreeing
 from braze.tuning.select import Launch, Tuner, fastest
 from braze.tuning.timing_cache import TimingCache
 
@@ -71,7 +71,7 @@ def test_bounds_follow_types_and_terms() -> None:
         harness.matmul((), 64, 48, 16, dtype=I8), epilogue=hole(0, I32),
         output=TensorSpec(I32, (64, 48)),
     )  # fmt: skip
-    assert bound(exact, {}, False) == Bound(0.0, 0, RARE)
+    assert bound(exact, {}, False) == Bound(0.0, 0, EXACT)
 
 
 def test_most_tactics_are_right_unless_the_truth_is_known() -> None:
@@ -110,8 +110,12 @@ def test_integers_are_off_by_a_step_at_most_and_no_results_agree() -> None:
     codes = np.arange(-100, 100).astype(np.int8)
     assert disagreeing([[codes], [codes + np.int8(1)]], CLOSE, nobody) == []
     assert disagreeing([[codes], [codes + np.int8(2)]], CLOSE, nobody) == [1]
-    exact = Bound(0.0, 0, RARE)
+    exact = Bound(0.0, 0, EXACT)
     assert disagreeing([[codes], [codes + np.int8(1)]], exact, nobody) == [1]
+    many = np.resize(codes, 4 * RARE)
+    one = many.copy()
+    one[7] += 1  # in exact arithmetic one of so many is wrong too
+    assert disagreeing([[many], [one]], exact, nobody) == [1]
     assert disagreeing([[], []], exact, nobody) == []
 
 

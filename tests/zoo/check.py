@@ -50,9 +50,6 @@ def limits_of(model: onnx.ModelProto) -> tuple[float, float]:
     ops = {n.op_type for n in model.graph.node}
     if any("Quantize" in op or "QLinear" in op or "Integer" in op for op in ops):
         return STEPS
-    levels = {a.i for n in model.graph.node for a in n.attribute if a.name == "accuracy_level"}
-    if 4 in levels:  # the peer rounds what is multiplied to 8 bits
-        return STEPS
     kinds = {t.data_type for t in model.graph.initializer}
     halves = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16}
     kinds |= {i.type.tensor_type.elem_type for i in model.graph.input}

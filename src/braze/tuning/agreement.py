@@ -9,6 +9,7 @@ the arithmetic of a kernel allows, and a wrong address still leaves differences 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,6 +35,7 @@ FLOAT32, TF32 = 2.0**-18, 2.0**-10
 WIDEST: Final = 1 / 8  # of the root mean square of an output
 # one of so many elements may be off: quotients of near zeros; where values jump, those at a jump
 RARE, JUMPING = 4096, 64
+EXACT: Final = sys.maxsize  # none may be: nothing is rounded
 JUMPS: Final = COMPARE | TESTS | {"sign", "floor", "ceil", "round", "trunc", "floordiv", "mod"}
 AFFORDABLE: Final = 1 << 27  # operations that the truth may take, about a second in numpy
 
@@ -61,7 +63,7 @@ def bound(kernel: Kernel, sizes: Mapping[str, int], tf32: bool) -> Bound:
     types = {e.dtype for e in nodes} | {s.dtype for s in (*kernel.inputs, *outputs)}
     floats = [t for t in types if t.is_float]
     if not floats:
-        return Bound(0.0, 0, RARE)
+        return Bound(0.0, 0, EXACT)
     unit = max(FLOAT32, *(_epsilon(t) for t in floats), TF32 if tf32 and F32 in floats else 0.0)
     relative = min(WIDEST, 4 * (4 + math.sqrt(_terms(kernel, sizes))) * unit)
     jumps = any(_jumps(e) for e in nodes)

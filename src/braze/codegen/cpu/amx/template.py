@@ -95,6 +95,7 @@ def compile_tiles(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Co
         tiles.configure()
 
     panels, sizes = PackedPanels(fn, shape, source), (matrix.m, matrix.n)
+    # tiles of rows are loaded by `line`: rows in planes have no pointers, which nobody asks for
     loops = UnitLoops(
         fn, shape, blocking, UNBOUNDED, *sizes, cast(Rows, lines), panels, sink, bind,
         line=lines.line,
