@@ -9,7 +9,7 @@ from typing import Any
 import diffusers
 import torch
 
-from tests.zoo.makers.torch_net import Feeds, calibrate, tensors, write
+from tests.zoo.makers.torch_net import Feeds, tensors, write
 from tests.zoo.net import Array, Net
 
 
@@ -33,12 +33,8 @@ class Named(torch.nn.Module):
 
 
 def make(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> list[list[Array]]:
-    """spec: cls, settings; method, where it is not forward; call, further arguments; calibrate,
-    whether that is done."""
+    """spec: cls, settings; method, where it is not forward; call, further arguments."""
     torch.manual_seed(0)
     model = getattr(diffusers, net.spec["cls"])(**net.spec["settings"]).eval()
     module = Named(model, list(net.inputs), net.spec)
-    if net.spec.get("calibrate", False):
-        with torch.no_grad():
-            calibrate(module, *(torch.from_numpy(a) for a in feeds[0].values()))
     return write(net, module, exporter, dynamic, feeds, path)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from tests.zoo.makers.torch_net import Feeds, calibrate, tensors, write
+from tests.zoo.makers.torch_net import Feeds, tensors, write
 from tests.zoo.net import Array, Net
 
 
@@ -41,8 +41,7 @@ class Named(torch.nn.Module):
 def make(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> list[list[Array]]:
     """spec: cls and config, names in transformers; settings; parts, name -> (config, settings) for
     configurations of configurations; call, further arguments of each call (None takes one
-    away); part, an attribute to export alone; most, how many outputs;
-    calibrate, whether that is done."""
+    away); part, an attribute to export alone; most, how many outputs."""
     torch.manual_seed(0)
     spec = net.spec
     parts = {n: getattr(transformers, c)(**s) for n, (c, s) in spec.get("parts", {}).items()}
@@ -56,7 +55,4 @@ def make(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> li
     for part in spec.get("part", "").split("."):
         model = getattr(model, part) if part else model
     module = Named(model, list(net.inputs), spec)
-    if net.spec.get("calibrate", False):
-        with torch.no_grad():
-            calibrate(module, *(torch.from_numpy(a) for a in feeds[0].values()))
     return write(net, module, exporter, dynamic, feeds, path)

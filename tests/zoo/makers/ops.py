@@ -78,7 +78,7 @@ class Writes(nn.Module):
 
 
 class Attends(nn.Module):
-    """Attention as torch's one op, causal, with fewer heads of keys."""
+    """Attention as torch's one op, causal."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)

@@ -25,10 +25,14 @@ Feeds = Sequence[Mapping[str, Array]]
 def write(
     net: Net, module: torch.nn.Module, exporter: str, dynamic: bool, feeds: Feeds, path: Path
 ) -> list[list[Array]]:
-    """Export `module`, whose arguments are the net's inputs in their order."""
+    """Export `module`, whose arguments are the net's inputs in their order. spec: calibrate,
+    whether that is done first."""
     module.eval()
     torch.backends.mha.set_fastpath_enabled(False)  # one op of torch's own
     args = tuple(torch.from_numpy(a.copy()) for a in feeds[0].values())
+    if net.spec.get("calibrate", False):
+        with torch.no_grad():
+            calibrate(module, *args)
     names = list(feeds[0])
     options: dict[str, Any] = {"input_names": names, "opset_version": OPSETS[exporter]}
     axes = {n: {i: d for i, d in enumerate(dims(net.inputs[n])) if isinstance(d, str)}
@@ -89,7 +93,7 @@ class Flat(torch.nn.Module):
 
 def named(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> list[list[Array]]:
     """spec: call, "module:name" of what makes the module; args and kwargs for it; settle,
-    calibrate: whether that is done."""
+    whether that is done."""
     torch.manual_seed(0)
     home, _, name = net.spec["call"].partition(":")
     make: Any = importlib.import_module(home)
@@ -98,9 +102,6 @@ def named(net: Net, exporter: str, dynamic: bool, feeds: Feeds, path: Path) -> l
     module = make(*net.spec.get("args", ()), **net.spec.get("kwargs", {}))
     if net.spec.get("settle", False):
         settle(module)
-    if net.spec.get("calibrate", False):
-        with torch.no_grad():
-            calibrate(module, *(torch.from_numpy(a) for a in feeds[0].values()))
     if not net.spec.get("script", False):
         module = Flat(module, net.spec.get("most"))
     return write(net, module, exporter, dynamic, feeds, path)
