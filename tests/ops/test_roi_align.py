@@ -74,3 +74,41 @@ def test_regions_without_a_number_have_no_points() -> None:
     assert (got[1] == 0).all()
     [want] = run_peer(network(output_height=2, output_width=2), feed_of(ROIS[:3]))
     np.testing.assert_allclose(got[::2], want[::2], 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("sign", [1, -1])  # where all is negative, a point beside the image is most
+def test_regions_much_larger_than_the_image(target: str, mode: str, sign: int) -> None:
+    rule = "half_pixel" if sign > 0 else "output_half_pixel"
+    model = network(mode=mode, coordinate_transformation_mode=rule, output_height=2, output_width=3)
+    engine = braze.build(model, target=target, optimization_level=1)
+    rois = np.array([[-400, 3, 7, 900], [-3, -2000, 12, 2000], [1, 2, 1000, 8], [-9, -9, 40, 30],
+                     [2.3, 2.3, 6.1, 6.2]])  # fmt: skip
+    feed = feed_of(rois, sign * np.abs(X))
+    [want] = run_peer(model, feed)
+    assert want.any()
+    # float32 positions up to 2,000 have errors of 1e-4 of a pixel
+    np.testing.assert_allclose(engine(feed)["y"], want, 1e-3, 1e-3 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+def test_a_region_that_never_ends_takes_no_longer(target: str) -> None:
+    model = network(output_height=2, output_width=2)
+    engine = braze.build(model, target=target, optimization_level=1)
+    rois = np.array([[1, 1, 9, 9], [-3.4e38, -3.4e38, 3.4e38, 3.4e38], [0, 0, 3.4e38, np.inf]])
+    got = engine(feed_of(rois))["y"]  # 2**40 points a bin, were all of them looked at
+    assert np.isfinite(got).all()
+    [want] = run_peer(model, feed_of(rois[:1]))
+    np.testing.assert_allclose(got[:1], want, 1e-5, 1e-5)
+
+
+def test_regions_of_a_picture_of_another_rank_are_refused() -> None:
+    node = helper.make_node("RoiAlign", ["x", "r", "i"], ["y"])
+    given = [helper.make_tensor_value_info(n, k, s) for n, k, s in
+             (("x", 1, [5]), ("r", 1, [2, 4]), ("i", 7, [2]))]  # fmt: skip
+    out = [helper.make_tensor_value_info("y", 1, None)]
+    graph = helper.make_graph([node], "g", given, out)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)], ir_version=8)
+    with pytest.raises(braze.BrazeError, match="shape"):
+        braze.build(model)

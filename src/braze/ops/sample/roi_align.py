@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from braze.core.dims import Dim, number, static
-from braze.core.dtypes import I64, DType
+from braze.core.dims import Dim, dmin, number, static
+from braze.core.dtypes import I64
 from braze.core.errors import ShapeError
 from braze.expr.index import axes, to_expr
 from braze.expr.loops import LoopKernel, LoopNest, Reduce, Store, TensorSpec
@@ -36,6 +36,9 @@ from braze.ops.writing.precision import (
 )
 
 MOST_POINTS = 1 << 20  # on one axis of a bin
+# points that are looked at before the image begins: half a one and one more for rounding
+MARGIN = 1.5
+SPARE = 8  # points in the two pixels beside the image, and those of the margin
 NO_POINTS = np.zeros((1, 2), np.int64)
 
 
@@ -44,9 +47,10 @@ class RoiAlign(Op):
     """Inputs x [N, C, H, W], rois [R, 4] (x1, y1, x2, y2) and the image of each roi [R].
 
     samples: points per bin and axis; 0 where a further input [R, 2] tells those of each region on
-    y and x, which are at most `reach`; regions without any give 0. half_pixel shifts regions by
-    half a pixel; without it regions are at least 1 x 1. mode "max" takes the largest weighted
-    corner of all samples, as ONNX defines it.
+    y and x; regions without any give 0. Of those, `reach` a bin are looked at, from the first that
+    may lie in the image: what lies beside it counts 0. half_pixel shifts regions by half a pixel;
+    without it regions are at least 1 x 1. mode "max" takes the largest weighted corner of all
+    samples, as ONNX defines it.
     """
 
     mode: str
@@ -73,17 +77,22 @@ class RoiAlign(Op):
         """Points on y and x that are looked at."""
         return self.reach if self.samples < 1 else (self.samples, self.samples)
 
-    def _positions(self, rois: Array, low: int, bins: int, counts: Array) -> Array:
-        """[R, bins, samples]: where the samples lie on one axis. counts: of each region there."""
+    def _points(self, rois: Array, low: int, bins: int, counts: Array) -> tuple[Array, Array]:
+        """Where the samples lie on one axis [R, bins, loops], and which there are. counts: [R]."""
         shift = 0.5 if self.half_pixel else 0.0
-        start = rois[:, low] * self.scale - shift
-        size = rois[:, low + 2] * self.scale - shift - start
+        start = (rois[:, low] * self.scale - shift).reshape(-1, 1, 1)
+        size = (rois[:, low + 2] * self.scale - shift).reshape(-1, 1, 1) - start
         if not self.half_pixel:
             size = np.maximum(size, 1)
-        step = (size / bins).reshape(-1, 1, 1)
-        reach = np.arange(number(self._loops[0 if low else 1]))
-        part = (reach + rois.dtype.type(0.5)) / np.maximum(counts, 1).reshape(-1, 1, 1)
-        return np.asarray(start.reshape(-1, 1, 1) + step * (np.arange(bins)[:, None] + part))
+        step, place = size / bins, np.arange(bins)[:, None]
+        counts = counts.reshape(-1, 1, 1)
+        many = np.maximum(counts, 1)
+        sample = np.arange(number(self._loops[0 if low else 1])).astype(rois.dtype)
+        if self.samples < 1:
+            sample = sample + _first_inside(start + step * place, step / many)
+        part = (sample + rois.dtype.type(0.5)) / many
+        there = np.broadcast_to(sample < counts, part.shape)
+        return np.asarray(start + step * (place + part)), there
 
     def reference(self, *inputs: Array | None) -> tuple[Array, ...]:
         x, rois, images = (
@@ -95,9 +104,10 @@ class RoiAlign(Op):
             raise IndexError("RoiAlign counts images from the first")
         counts = np.full((len(rois), 2), self.samples) if self.samples else array_of(inputs, 3)
         counts = counts.astype(rois.dtype)
-        lines = []
+        lines, there = [], []
         for low, bins, n in ((1, self.height, x.shape[2]), (0, self.width, x.shape[3])):
-            p = self._positions(rois, low, bins, counts[:, 1 - low])
+            p, real = self._points(rois, low, bins, counts[:, 1 - low])
+            there.append(real)
             p = p.reshape(len(rois), bins * p.shape[2])
             outside = (p < -1) | (p > n)
             p = np.clip(p, 0, n - 1)
@@ -114,14 +124,16 @@ class RoiAlign(Op):
                 corners.append(np.where(hidden, 0, np.moveaxis(at, -1, 1) * weight[:, None]))
         loops = static(self._loops)
         shape = (len(rois), x.shape[1], self.height, loops[0], self.width, loops[1])
-        there = [np.arange(n) < counts[:, k, None] for k, n in enumerate(loops)]
-        mask = there[0][:, None, None, :, None, None] & there[1][:, None, None, None, None, :]
+        mask = there[0][:, None, :, :, None, None] & there[1][:, None, None, None, :, :]
         if self.mode == "max":
             top = np.where(mask, np.max(corners, axis=0).reshape(shape), -np.inf)
-            y = np.where(mask.any(axis=(3, 5)), top.max(axis=(3, 5), initial=-np.inf), 0)
+            y = top.max(axis=(3, 5), initial=-np.inf)
+            # points that are left out lie beside the image
+            least = np.where(mask.sum(axis=(3, 5)) < _all(counts), 0, -np.inf)
+            y = np.where(_all(counts) > 0, np.maximum(y, least), 0)
         else:
             total = np.where(mask, np.sum(corners, axis=0).reshape(shape), 0).sum(axis=(3, 5))
-            y = total / np.maximum(counts.prod(axis=1), 1).reshape(-1, 1, 1, 1)
+            y = total / np.maximum(_all(counts), 1)
         y = y.astype(x.dtype)
         return (narrow(y, array_of(inputs, 0)),)
 
@@ -130,9 +142,9 @@ class RoiAlign(Op):
         wide = compute_type(x.dtype)
         roi, channel, bin_y, bin_x = axes(4)
         image = cast(load(2, (roi,), images.dtype), I64)
-        many = [self._count(roi, k, wide) for k in (0, 1)]
-        y = self._axis(rois, roi, 1, self.height, bin_y, axis(4), x.shape[2], many[0])
-        z = self._axis(rois, roi, 0, self.width, bin_x, axis(5), x.shape[3], many[1])
+        rows = self._line(rois, roi, 0, bin_y, axis(4))
+        columns = self._line(rois, roi, 1, bin_x, axis(5))
+        y, z = _pixels(rows.position, x.shape[2]), _pixels(columns.position, x.shape[3])
         outside = binary("or", y[0], z[0])
         zero = const(0, wide)
         total: Expr | None = None
@@ -146,13 +158,15 @@ class RoiAlign(Op):
         assert total is not None
         result = red(0, wide)
         if self.samples < 1:
-            there = [binary("lt", cast(axis(4 + k), wide), many[k]) for k in (0, 1)]
             rest = zero if self.mode == "avg" else const(-math.inf, wide)
-            total = select(binary("and", *there), total, rest)
-            count = binary("mul", *many)
+            total = select(binary("and", rows.there, columns.there), total, rest)
+            count = binary("mul", rows.many, columns.many)
             if self.mode == "avg":
                 result = binary("div", result, binary("max", count, const(1, wide)))
             else:
+                # points that are left out lie beside the image
+                every = binary("and", rows.complete, columns.complete)
+                result = select(every, result, binary("max", result, zero))
                 result = select(binary("lt", zero, count), result, zero)
         elif self.mode == "avg":
             result = binary("div", result, const(self.samples**2, wide))
@@ -165,39 +179,71 @@ class RoiAlign(Op):
         spec = TensorSpec(x.dtype, outputs[0].shape)
         return Nest(LoopKernel(tensor_specs(inputs), (spec,), (nest,)))
 
-    def _count(self, roi: Expr, k: int, wide: DType) -> Expr:
-        """How many points a bin of a region has on y (0) or x (1)."""
-        if self.samples:
-            return const(self.samples, wide)
-        return cast(load(3, (roi, to_expr(k)), I64), wide)
-
-    def _axis(
-        self, rois: TensorType, roi: Expr, low: int, bins: int, place: Expr, sample: Expr, n: Dim,
-        many: Expr,
-    ) -> tuple[Expr, tuple[Expr, Expr], tuple[Expr, Expr]]:  # fmt: skip
-        """(outside, (index, next index), weights) of a sample on one axis."""
+    def _line(self, rois: TensorType, roi: Expr, k: int, place: Expr, loop: Expr) -> _Line:
+        """The points of a bin on y (0) or x (1). place: which bin; loop: which of its points."""
         wide = compute_type(rois.dtype)
+        zero, one = const(0, wide), const(1, wide)
 
-        def edge(k: int) -> Expr:
-            e = widened(load(1, (roi, to_expr(k)), rois.dtype))
+        def edge(column: int) -> Expr:
+            e = widened(load(1, (roi, to_expr(column)), rois.dtype))
             e = binary("mul", e, const(self.scale, wide))
             return binary("sub", e, const(0.5, wide)) if self.half_pixel else e
 
-        start = edge(low)
-        size = binary("sub", edge(low + 2), start)
+        start = edge(1 - k)
+        size = binary("sub", edge(3 - k), start)
         if not self.half_pixel:
-            size = binary("max", size, const(1, wide))
-        step = binary("div", size, const(bins, wide))
-        part = binary("add", cast(sample, wide), const(0.5, wide))
-        part = binary("div", part, many if self.samples else binary("max", many, const(1, wide)))
-        p = binary("add", start, binary("mul", step, binary("add", cast(place, wide), part)))
-        top = cast(to_expr(n), wide)
-        outside = binary("or", binary("lt", p, const(-1, wide)), binary("lt", top, p))
-        p = binary("max", binary("min", p, binary("sub", top, const(1, wide))), const(0, wide))
-        base = unary("floor", p)
-        t = binary("sub", p, base)
-        indexes = (whole(base, n), whole(binary("add", base, const(1, wide)), n))
-        return outside, indexes, (binary("sub", const(1, wide), t), t)
+            size = binary("max", size, one)
+        step = binary("div", size, const((self.height, self.width)[k], wide))
+        place, sample, first = cast(place, wide), cast(loop, wide), zero
+        many = divisor = const(self.samples, wide)
+        if self.samples < 1:
+            many = cast(load(3, (roi, to_expr(k)), I64), wide)
+            divisor = binary("max", many, one)
+            begin = binary("add", start, binary("mul", step, place))
+            apart = binary("div", step, divisor)
+            ahead = binary("div", binary("sub", const(-1, wide), begin), apart)
+            first = binary("max", unary("floor", binary("sub", ahead, const(MARGIN, wide))), zero)
+            sample = binary("add", sample, first)
+        part = binary("div", binary("add", sample, const(0.5, wide)), divisor)
+        reach = cast(to_expr(self._loops[k]), wide)
+        complete = binary("and", binary("eq", first, zero), binary("le", many, reach))
+        position = binary("add", start, binary("mul", step, binary("add", place, part)))
+        return _Line(position, binary("lt", sample, many), complete, many)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Points of a bin on one axis: where this one lies, if there is such a one, if the loop meets
+    all of them, and how many there are."""
+
+    position: Expr
+    there: Expr
+    complete: Expr
+    many: Expr
+
+
+def _pixels(p: Expr, n: Dim) -> tuple[Expr, tuple[Expr, Expr], tuple[Expr, Expr]]:
+    """(outside, (index, next index), weights) of a position on an axis of n pixels."""
+    wide = p.dtype
+    top = cast(to_expr(n), wide)
+    outside = binary("or", binary("lt", p, const(-1, wide)), binary("lt", top, p))
+    p = binary("max", binary("min", p, binary("sub", top, const(1, wide))), const(0, wide))
+    base = unary("floor", p)
+    t = binary("sub", p, base)
+    indexes = (whole(base, n), whole(binary("add", base, const(1, wide)), n))
+    return outside, indexes, (binary("sub", const(1, wide), t), t)
+
+
+def _first_inside(begin: Array, apart: Array) -> Array:
+    """The number of the first point of a bin that may lie in the image (from -1 on); the first of
+    them lies half of `apart` behind `begin`."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # regions of no size have no points
+        return np.asarray(np.maximum(np.floor((-1 - begin) / apart - MARGIN), 0))
+
+
+def _all(counts: Array) -> Array:
+    """How many points a bin of each region has, for [R, C, bins, bins]."""
+    return np.asarray(counts.prod(axis=1).reshape(-1, 1, 1, 1))
 
 
 def import_roi_align(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
@@ -224,11 +270,13 @@ def import_roi_align(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 
 
 def _points_of_size(n: OnnxNode, g: GraphBuilder, op: RoiAlign) -> tuple[Value, tuple[Dim, Dim]]:
-    """The points [R, 2] in a bin of each region on y and x, and the largest of both."""
+    """The points [R, 2] in a bin of each region on y and x, and how many of one are looked at."""
     rois = n.need(1)
     wide = compute_type(rois.dtype)
     if len(rois.shape) != 2 or rois.shape[1] != 4:
         raise n.invalid(f"its regions have shape {list(rois.shape)}, not [regions, 4]")
+    if len(n.need(0).shape) != 4:
+        raise n.invalid(f"its images have shape {list(n.need(0).shape)}, not [N, C, H, W]")
 
     def edge(k: int) -> Value:
         e = g.add1(Gather(1), cast_to(g, rois, wide), g.constant(np.array([k + 1, k])))
@@ -249,4 +297,7 @@ def _points_of_size(n: OnnxNode, g: GraphBuilder, op: RoiAlign) -> tuple[Value, 
     most = g.add1(ReduceOp("max", (0,), False), g.add1(Concat(0), counts, g.constant(NO_POINTS)))
     names = (f"{n.name}_points_y", f"{n.name}_points_x")
     y, x = (g.read_size(most, k, 0, MOST_POINTS, names[k]) for k in (0, 1))
-    return counts, (y, x)
+    # two points of a bin are more than half a pixel apart, so no more lie between -1 and the
+    # image's size
+    pixels = n.need(0).shape[-2:]
+    return counts, (dmin(y, 2 * pixels[0] + SPARE), dmin(x, 2 * pixels[1] + SPARE))
