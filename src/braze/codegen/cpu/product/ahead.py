@@ -17,7 +17,7 @@ from braze.codegen.cpu.product.register_tile import TileShape
 from braze.core.dims import Dim
 
 MAX_TILES: Final = 64  # tiles that share a panel up to which waiting for it once matters
-_CACHE_LINE = 64
+CACHE_LINE: Final = 64
 _BYTE = ir.IntType(8)
 
 
@@ -69,6 +69,6 @@ def ahead(
     tiles = -(-rows // shape.rows)
     line = shape.columns * shape.panel_bytes
     step = -(-line // tiles)
-    if tiles > MAX_TILES or step > _CACHE_LINE:
+    if tiles > MAX_TILES or step > CACHE_LINE:
         return None
     return Ahead(panel, start, skip * depth * line, shape.rows, depth, step)

@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from braze.codegen.cpu.llvm.function import I8, I32, I64, KernelFunction, i64
 from braze.codegen.cpu.llvm.vector import F32
+from braze.codegen.cpu.product.ahead import CACHE_LINE, fetch_line
 from braze.codegen.cpu.product.dot import multiply_add
 from braze.codegen.cpu.product.panels import Panel
 from braze.codegen.cpu.product.register_tile import (
@@ -31,6 +32,7 @@ from braze.ops.coded_spec import SCALE_BYTES, CodedSpec
 WORD_BITS = 32
 _BYTE_STEPS = 4  # of k that a loop over bytes takes at once
 _HALF = 128  # between unsigned bytes and signed ones
+_AHEAD = 8192  # bytes: what the processor fetches by itself ends with a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class CodedTile:
     def _parameters(self, base: ir.Value, vectors: int) -> _Group:
         """Scales and zero points of a group, and where its codes begin."""
         fn, spec, shape = self.fn, self.spec, self.shape
+        self._fetch(base, shape.columns * (SCALE_BYTES + spec.own))
         scales = [
             fn.load(fn.at(base, v * shape.lanes * SCALE_BYTES, I8), shape.vector)
             for v in range(vectors)
@@ -147,6 +150,13 @@ class CodedTile:
         if spec.own:
             zeros = [self._number(base, behind + v * shape.lanes) for v in range(vectors)]
         return _Group(fn.at(base, behind + spec.own * shape.columns, I8), scales, zeros)
+
+    def _fetch(self, where: ir.Value, size: int) -> None:
+        """Ask for what lies `_AHEAD` behind `size` bytes (panels are one stream); no harm where
+        that is behind all of them."""
+        for offset in range(0, size, CACHE_LINE):
+            line = self.fn.builder.gep(where, [i64(_AHEAD + offset)], source_etype=I8)
+            fetch_line(self.fn, line)
 
     def _number(self, base: ir.Value, offset: ir.Value | int) -> ir.Value:
         """A vector of bytes as float32: signed ones where codes are bytes, else unsigned."""
@@ -167,9 +177,11 @@ class CodedTile:
         fn, b, shape = self.fn, self.fn.builder, self.shape
         word, first = place
         vectors, lanes = len(group.scales), shape.lanes
+        size = shape.columns * (WORD_BITS // 8)  # of the codes of `word_steps` terms
+        line = fn.at(group.codes, b.mul(word, i64(size)), I8)
+        self._fetch(line, size)
         words = []
         if self.spec.bits < 8:
-            line = fn.at(group.codes, b.mul(word, i64(shape.columns * (WORD_BITS // 8))), I8)
             kind = vector_type(I32, lanes)
             words = [
                 fn.load(fn.at(line, v * lanes * (WORD_BITS // 8), I8), kind) for v in range(vectors)
