@@ -57,7 +57,9 @@ class Preferences:
     number, not zeros alone; lowest_hides: attention is computed
     in float32, and fast where a mask is not read, so that a mask of the lowest numbers is none;
     halves: of "fp16" and "bf16", the types that products are computed in, not in float32 after a
-    conversion. shares_products: products that read many places of one tensor, as the steps of an
+    conversion; widens: those whose numbers are better float32 from product to product, as nothing
+    is computed in them, but for products of up to held_rows rows by constants, which read these as
+    they are. shares_products: products that read many places of one tensor, as the steps of an
     unrolled recurrence do, are better one kernel that is told the place.
     """
 
@@ -77,6 +79,8 @@ class Preferences:
     fills: bool = True
     lowest_hides: bool = False
     halves: frozenset[str] = frozenset()
+    widens: frozenset[str] = frozenset()
+    held_rows: int = 0
     shares_products: bool = True
 
 

@@ -49,10 +49,10 @@ from braze.passes.rewrite import describe
 
 Array = np.ndarray[Any, Any]
 HALVES: Final = {"fp16": F16, "bf16": BF16}
-_PRODUCTS: Final = (MatMul, Conv, ConvTranspose, FusedAttention)
-_VIEWS: Final = (Concat, Split, Reshape, Transpose, Expand, Tile, Slice, Pad)
-_FOLLOW: Final = (
-    *_VIEWS, Activation, PRelu, Where, MaxPool, AveragePool, Softmax, LayerNorm, RmsNorm,
+PRODUCTS: Final = (MatMul, Conv, ConvTranspose, FusedAttention)
+VIEWS: Final = (Concat, Split, Reshape, Transpose, Expand, Tile, Slice, Pad)
+FOLLOW: Final = (
+    *VIEWS, Activation, PRelu, Where, MaxPool, AveragePool, Softmax, LayerNorm, RmsNorm,
     BatchNorm, GroupNorm, InstanceNorm, Resize,
 )  # fmt: skip
 _SAFE: Final[dict[type[Any], frozenset[str]]] = {
@@ -82,7 +82,7 @@ def lower_precision(graph: Graph, ctx: PassContext) -> Graph:
         choice = _possible(node, choice, editor)
         if choice.half is not None and not _rewrite(node, choice.half, editor):
             choice = _Choice(None, "kept for accuracy: its types cannot be changed")
-        if choice.why and not isinstance(node.op, (*_VIEWS, Cast)):
+        if choice.why and not isinstance(node.op, (*VIEWS, Cast)):
             runs = choice.half or (I8 if isinstance(node.op, _INTEGERS) else F32)
             ctx.trace.decide("precision", at=describe(node), runs=runs.name, why=choice.why)
     return editor.finish()
@@ -132,19 +132,19 @@ def _possible(node: Node, choice: _Choice, editor: GraphEditor) -> _Choice:
     if isinstance(node.op, Dequantize) or not any(v.dtype is F32 for v in node.outputs):
         return _Choice(None, "")
     dequantized = any(_is_dequantized(v, editor) for v in read)
-    if dequantized and isinstance(node.op, _PRODUCTS):
+    if dequantized and isinstance(node.op, PRODUCTS):
         return _Choice(None, "quantized in the model; no kernel: computed in float32")
     if choice.half is None or not read:
         return _Choice(None, choice.why if read else "")
     half = choice.half
     if dequantized:
         return _Choice(None, "kept: what it reads is quantized in the model")
-    starts = isinstance(node.op, _PRODUCTS) or (
+    starts = isinstance(node.op, PRODUCTS) or (
         isinstance(node.op, Gather) and editor.array(read[0]) is not None
     )
     if not starts:
         safe = _SAFE.get(type(node.op))
-        if not isinstance(node.op, (*_FOLLOW, Gather)) and (
+        if not isinstance(node.op, (*FOLLOW, Gather)) and (
             safe is None or _kind(node.op) not in safe
         ):
             return _Choice(None, f"kept for accuracy: {node.op.name} is not safe in {half}")

@@ -35,6 +35,7 @@ from braze.passes.shapes.enter_concats import enter_concats
 from braze.passes.shapes.simplify_shapes import simplify_shapes
 from braze.passes.shapes.sink_reshapes import sink_reshapes
 from braze.passes.shapes.sink_transposes import sink_transposes, untangle_reshapes
+from braze.passes.widen_halves import widen_halves
 
 # Only what code generation cannot do without.
 LEGALIZE: Final[tuple[Pass, ...]] = (eliminate_dead, decompose, eliminate_dead, separate_outputs)
@@ -69,6 +70,7 @@ RECOGNIZE: Final[tuple[Pass, ...]] = (
     *ATTENTION,
     *AFFINE,
     fuse_pads,
+    widen_halves,
 )
 
 # What runs for it.

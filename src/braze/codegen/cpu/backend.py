@@ -17,6 +17,7 @@ from braze.codegen.cpu.loops.template import compile_loops, loop_tactics
 from braze.codegen.cpu.measure import CpuWorkload
 from braze.codegen.cpu.packing import pack_anchor
 from braze.codegen.cpu.product.dot import halves_of
+from braze.codegen.cpu.product.tactics import MAX_ROWS
 from braze.codegen.cpu.target import EXTRAS, VARIANTS, CpuTarget, is_tiles, with_extras
 from braze.core.config import Effort
 from braze.core.dtypes import BF16
@@ -69,7 +70,9 @@ class CpuBackend:
 
     @property
     def preferences(self) -> Preferences:
-        return Preferences(halves=halves_of(self.target))
+        halves = halves_of(self.target)
+        widens = frozenset({"fp16", "bf16"}) - halves
+        return Preferences(halves=halves, widens=widens, held_rows=MAX_ROWS)
 
     @property
     def generator(self) -> str:
