@@ -16,8 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
+
 from braze.core.dims import product
 from braze.core.dtypes import F32, DType
+from braze.core.elements import numbers
 from braze.core.errors import BrazeError
 from braze.ir.editor import GraphEditor, Rewriter
 from braze.ir.graph import Graph, Node, Value
@@ -54,7 +57,7 @@ def widen_halves(graph: Graph, ctx: PassContext) -> Graph:
 
 @dataclass(slots=True)
 class _Widening:
-    """A graph in work. wide: rounded values that rewrites made, and what they are rounded from."""
+    """A graph in work. wide: half value -> the same in float32, or what a rewrite rounded to it."""
 
     editor: GraphEditor
     halves: set[DType]
@@ -124,6 +127,9 @@ class _Widening:
 
     def _read(self, v: Value, g: Rewriter) -> Value:
         """A half value as float32: what it was before its rounding, where that was ours."""
+        array = self.editor.array(v)
+        if array is not None and v not in self.wide:
+            self.wide[v] = g.constant(numbers(array, v.dtype).astype(np.float32), v.name)
         return self.wide[v] if v in self.wide else g.add1(Cast(F32), v)
 
 
