@@ -137,18 +137,18 @@ def test_infinities_nan_and_equal_rows(isa: str) -> None:
 
 
 def test_panels() -> None:
-    """Scales, zero points, then words of codes: one column a lane, the lowest bits first."""
+    """Words of codes (one column a lane, the lowest bits first), then scales and zero points."""
     codes = np.arange(16, dtype=np.uint8).reshape(1, 1, 16)
     codes = np.concatenate([codes, codes[..., ::-1], np.full_like(codes, 5)])
     data = records(codes, np.array([[1.0], [2.0], [3.0]]), np.array([[7], [8], [9]]), 4)
     values = (("columns", 2), ("k", 16), ("bits", 4), ("group", 16), ("own", 1))
     packed = pack_anchor(data, Packing("coded_panels", U8, values)).reshape(2, -1)
     assert packed.shape[1] == 2 * (4 + 1 + 8)
-    np.testing.assert_array_equal(packed[0, :8].view(np.float32), [1, 2])
-    np.testing.assert_array_equal(packed[0, 8:10], [7, 8])
-    words = np.ascontiguousarray(packed[0, 10:]).view(np.uint32)
+    words = np.ascontiguousarray(packed[0, :16]).view(np.uint32)
+    np.testing.assert_array_equal(np.ascontiguousarray(packed[0, 16:24]).view(np.float32), [1, 2])
+    np.testing.assert_array_equal(packed[0, 24:], [7, 8])
     np.testing.assert_array_equal(words, [0x76543210, 0x89ABCDEF, 0xFEDCBA98, 0x01234567])
-    assert not packed[1, 9:10].any() and packed[1, 8] == 9  # the last column has no neighbour
+    assert not packed[1, 25:].any() and packed[1, 24] == 9  # the last column has no neighbour
 
 
 def test_near_misses() -> None:

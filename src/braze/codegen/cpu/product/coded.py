@@ -1,10 +1,10 @@
 """Products by weights of few bits: codes come from memory and become numbers in registers.
 
-A panel is a run of memory: for each group of k the scales of its columns, their zero points where
-they have their own, and the codes. Codes of less than a byte lie in words of 32 bits, one column a
-lane and neighbours in k in one word; bytes lie a column a lane. Each number is the one that
-dequantizing gives, and sums have the order of every product, so results have the bits of a product
-of dequantized weights.
+A panel is a run of memory: for each group of k the codes, the scales of its columns, and their zero
+points where they have their own. Codes of less than a byte lie in words of 32 bits, one column a
+lane and neighbours in k in one word, which may be read from any of its bytes on: what follows the
+last word is a scale. Bytes lie a column a lane. Each number is the one that dequantizing gives, and
+sums have the order of every product, so results have the bits of a product of dequantized weights.
 """
 
 from __future__ import annotations
@@ -140,16 +140,18 @@ class CodedTile:
     def _parameters(self, base: ir.Value, vectors: int) -> _Group:
         """Scales and zero points of a group, and where its codes begin."""
         fn, spec, shape = self.fn, self.spec, self.shape
-        self._fetch(base, shape.columns * (SCALE_BYTES + spec.own))
+        size = SCALE_BYTES + spec.own
+        behind = fn.at(base, shape.columns * (spec.record - size), I8)
+        self._fetch(behind, shape.columns * size)
         scales = [
-            fn.load(fn.at(base, v * shape.lanes * SCALE_BYTES, I8), shape.vector)
+            fn.load(fn.at(behind, v * shape.lanes * SCALE_BYTES, I8), shape.vector)
             for v in range(vectors)
         ]
-        behind = shape.columns * SCALE_BYTES
         zeros = []
         if spec.own:
-            zeros = [self._number(base, behind + v * shape.lanes) for v in range(vectors)]
-        return _Group(fn.at(base, behind + spec.own * shape.columns, I8), scales, zeros)
+            own = fn.at(behind, shape.columns * SCALE_BYTES, I8)
+            zeros = [self._number(own, v * shape.lanes) for v in range(vectors)]
+        return _Group(base, scales, zeros)
 
     def _fetch(self, where: ir.Value, size: int) -> None:
         """Ask for what lies `_AHEAD` behind `size` bytes (panels are one stream); no harm where
@@ -180,18 +182,12 @@ class CodedTile:
         size = shape.columns * (WORD_BITS // 8)  # of the codes of `word_steps` terms
         line = fn.at(group.codes, b.mul(word, i64(size)), I8)
         self._fetch(line, size)
-        words = []
-        if self.spec.bits < 8:
-            kind = vector_type(I32, lanes)
-            words = [
-                fn.load(fn.at(line, v * lanes * (WORD_BITS // 8), I8), kind) for v in range(vectors)
-            ]
         for j in range(count):
             k = b.add(first, i64(j))
             data = [broadcast(fn, fn.load(fn.at(row, k, F32), F32), lanes) for row in rows]
             for v in range(vectors):
-                if words:
-                    code = self._code(words[v], j)
+                if self.spec.bits < 8:
+                    code = self._code(fn.at(line, v * lanes * (WORD_BITS // 8), I8), j)
                 else:
                     at = b.add(b.mul(k, i64(shape.columns)), i64(v * lanes))
                     code = self._less(self._number(group.codes, at), _HALF)
@@ -203,11 +199,15 @@ class CodedTile:
                     sums[at_sum] = multiply_add(fn, value, number, sums[at_sum])
         return sums
 
-    def _code(self, words: ir.Value, j: int) -> ir.Value:
-        """Code `j` of each word as float32, less the zero point of all."""
+    def _code(self, where: ir.Value, j: int) -> ir.Value:
+        """Code `j` of each of the words at `where` as float32, less the zero point of all."""
         fn, b, bits = self.fn, self.fn.builder, self.spec.bits
-        if j:
-            words = b.lshr(words, splat(words.type, j * bits))
+        kind = vector_type(I32, self.shape.lanes)
+        # of few registers none holds a word: it is read again, from the byte of a code on
+        step = 8 if fn.target.registers < 32 else WORD_BITS
+        words = fn.load(fn.at(where, j * bits // step * (step // 8), I8), kind)
+        if j * bits % step:
+            words = b.lshr(words, splat(kind, j * bits % step))
         if fn.target.vector_bits == 512 and self.shape.lanes == 16:
             # an index of 4 bits into a register of numbers: higher bits of a lane do not count
             zero = 0 if self.spec.own else self.spec.zero

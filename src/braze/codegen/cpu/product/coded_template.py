@@ -143,7 +143,7 @@ def compile_coded(kernel: AnchorKernel, tactic: Tactic, target: CpuTarget) -> Co
 
 
 def coded_panels(array: NDArray[np.uint8], p: dict[str, int]) -> NDArray[np.uint8]:
-    """Records [n, groups, record] as panels: scales, zero points and codes of `columns` columns."""
+    """Records [n, groups, record] as panels: codes, scales and zero points of `columns` columns."""
     columns, own = p["columns"], p["own"]
     n, groups, size = array.shape
     count = -(-n // columns)
@@ -158,4 +158,5 @@ def coded_panels(array: NDArray[np.uint8], p: dict[str, int]) -> NDArray[np.uint
     for part, width in zip(np.split(whole, split, 2), (SCALE_BYTES, 1, word), strict=True):
         cut = part.reshape(count, columns, groups, part.shape[2] // width, width)
         parts.append(cut.transpose(0, 2, 3, 1, 4).reshape(count, groups, -1))
-    return np.concatenate(parts, -1).reshape(-1)
+    scales, zeros, codes = parts
+    return np.concatenate((codes, scales, zeros), -1).reshape(-1)
