@@ -1,7 +1,11 @@
 #include "context.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include "error.h"
 #include "executor.h"
@@ -12,6 +16,26 @@ namespace {
 
 // Of a device that prepares much for each: CUDA graphs. A table of the host is made in no time.
 constexpr size_t kMostTables = 8;
+
+template <class T>
+int64_t wide(const unsigned char* data, size_t at) {
+  T value;
+  std::memcpy(&value, data + at * sizeof(T), sizeof(T));
+  if (std::is_same_v<T, uint64_t>) {  // no range reaches beyond int64
+    return static_cast<int64_t>(std::min<uint64_t>(value, std::numeric_limits<int64_t>::max()));
+  }
+  return static_cast<int64_t>(value);
+}
+
+int64_t integer_at(const unsigned char* data, size_t at, const format::DTypeRow& type) {
+  const bool is_signed = type.name[0] == 'i';
+  switch (type.bytes) {
+    case 1: return is_signed ? wide<int8_t>(data, at) : wide<uint8_t>(data, at);
+    case 2: return is_signed ? wide<int16_t>(data, at) : wide<uint16_t>(data, at);
+    case 4: return is_signed ? wide<int32_t>(data, at) : wide<uint32_t>(data, at);
+    default: return is_signed ? wide<int64_t>(data, at) : wide<uint64_t>(data, at);
+  }
+}
 
 }  // namespace
 
@@ -70,9 +94,31 @@ void Context::set_input_shape(int32_t input, const int64_t* dims, int32_t rank) 
   std::copy(dims, dims + rank, dims_.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-LaunchTable* Context::find_table(const int64_t* dims) {
+// What inputs hold whose content a profile bounds. Where the memory is another's, only for the choice
+// of a profile: the run finds what leaves its one.
+SymbolValues Context::contents(const braze_memory* memory) const {
+  const Plan& plan = engine_->plan();
+  const bool chosen = profile_ != kAutomaticProfile || plan.profiles.size() == 1;
+  SymbolValues found;
+  for (size_t i = 0; i < plan.inputs.size() && !(runner_ && chosen); ++i) {
+    const Binding& b = plan.inputs[i];
+    if (b.content.empty()) continue;
+    const format::DTypeRow& type = format::kDTypes[b.dtype];
+    const auto bytes = static_cast<int64_t>(b.content.size()) * type.bytes;
+    if (!memory[i].data || memory[i].bytes < bytes) continue;  // refused where it is bound
+    std::array<unsigned char, format::kMaxBounded * sizeof(int64_t)> copy;
+    engine_->device().copy(copy.data(), memory[i].data, bytes);
+    for (size_t at = 0; at < b.content.size(); ++at) {
+      found.emplace_back(b.content[at], integer_at(copy.data(), at, type));
+    }
+  }
+  return found;
+}
+
+LaunchTable* Context::find_table(const int64_t* dims, const SymbolValues& contents) {
   const auto fits = [&](const std::unique_ptr<LaunchTable>& table) {
-    return std::equal(dims, dims + dims_.size(), table->shapes().input_dims().begin());
+    return std::equal(dims, dims + dims_.size(), table->shapes().input_dims().begin()) &&
+           table->shapes().admits(contents);
   };
   const auto found = std::find_if(tables_.rbegin(), tables_.rend(), fits);
   if (found == tables_.rend()) return nullptr;
@@ -86,14 +132,14 @@ void Context::forget_oldest_table() {
 }
 
 // Returns the table for these shapes, making a new one unless one of the last still fits.
-LaunchTable& Context::prepare(const int64_t* dims) {
+LaunchTable& Context::prepare(const int64_t* dims, const SymbolValues& contents) {
   if (engine_->is_stripped()) {
     fail(BRAZE_ERROR_EXECUTION, "the weights of ", engine_->bytes().name(),
          " were left out when it was built (stripped); refit it before it runs");
   }
-  if (LaunchTable* const table = find_table(dims)) return *table;
+  if (LaunchTable* const table = find_table(dims, contents)) return *table;
   const Plan& plan = engine_->plan();
-  Shapes shapes(plan, std::vector<int64_t>(dims, dims + dims_.size()), profile_);
+  Shapes shapes(plan, std::vector<int64_t>(dims, dims + dims_.size()), profile_, contents);
   ArenaLayout layout = lay_out(plan, shapes);
   const int64_t bytes = layout.bytes;
   const bool grows = !arena_.data() || arena_.bytes() < bytes;
@@ -192,7 +238,7 @@ void Context::execute_locked(const int64_t* dims, const braze_memory* memory,
   }
   // the plan has scratch memory for as many workers as it was built for
   const int32_t workers = std::min<int32_t>(wanted, static_cast<int32_t>(engine_->plan().threads));
-  LaunchTable& table = prepare(dims);
+  LaunchTable& table = prepare(dims, contents(memory));
   engine_->verify_weights();
   if (runner_) return runner_->run(table, memory, options);
   const auto start = std::chrono::steady_clock::now();

@@ -44,8 +44,9 @@ class Context {
 
   void check_binding(int32_t binding) const;
   void check_count(int64_t count) const;
-  LaunchTable& prepare(const int64_t* dims);
-  LaunchTable* find_table(const int64_t* dims);
+  SymbolValues contents(const braze_memory* memory) const;
+  LaunchTable& prepare(const int64_t* dims, const SymbolValues& contents = {});
+  LaunchTable* find_table(const int64_t* dims, const SymbolValues& contents);
   void forget_oldest_table();
   LaunchTable& prepare_current();
   void execute_locked(const int64_t* dims, const braze_memory* memory,

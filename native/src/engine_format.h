@@ -25,6 +25,7 @@ inline constexpr uint64_t kMaxSections = 0x40;
 inline constexpr uint64_t kMaxManifestBytes = 0x10000000;
 inline constexpr uint64_t kMaxJsonDepth = 0x20;
 inline constexpr uint64_t kMaxRank = 0x10;
+inline constexpr uint64_t kMaxBounded = 0x40;
 inline constexpr uint64_t kMaxWorkers = 0x400;
 inline constexpr uint64_t kMaxBodyDepth = 0x40;
 inline constexpr uint64_t kHeaderCheckedBytes = 0x38;

@@ -84,6 +84,26 @@ void check_buffers(const Plan& plan, uint64_t weights_bytes) {
   }
 }
 
+void check_content(const Plan& plan, const Binding& b, bool input, const std::string& where) {
+  const bool integer = std::string_view(format::kDTypes[b.dtype].name).find("int") <= 1;
+  require(input && b.value.empty() && integer, where,
+          "bounds are for integers of inputs that are not specialised");
+  size_t count = 1;
+  for (const int32_t index : b.shape) {
+    const SizeOp& size = plan.sizes[static_cast<size_t>(index)];
+    const auto most = static_cast<int64_t>(format::kMaxBounded);
+    const bool known = size.op == SizeOpCode::kConst && size.a >= 0 && size.a <= most;
+    count *= known ? static_cast<size_t>(size.a) : 0;
+    count = count > format::kMaxBounded ? 0 : count;
+  }
+  require(count == b.content.size(), where, "one symbol an element is needed");
+  for (const int32_t symbol : b.content) {
+    const SymbolSource& source = plan.symbols[static_cast<size_t>(symbol)].source;
+    require(std::holds_alternative<ElementSource>(source), where,
+            "a symbol of its content is not read from memory");
+  }
+}
+
 void check_bindings(Plan& plan) {
   std::set<std::string_view> names;
   plan.binding_of_buffer.assign(plan.buffers.size(), -1);
@@ -98,6 +118,7 @@ void check_bindings(Plan& plan) {
     require(input || b.value.empty(), where, "an output has a value");
     const auto element = static_cast<size_t>(format::kDTypes[b.dtype].bytes);
     require(b.value.size() % element == 0, where, "its value is cut short");
+    if (!b.content.empty()) check_content(plan, b, input, where);
     require(plan.binding_of_buffer[buffer] < 0, where, "its buffer is bound twice");
     plan.binding_of_buffer[buffer] = static_cast<int32_t>(i);
   }

@@ -129,7 +129,8 @@ inline Binding read_binding([[maybe_unused]] const Json& j, [[maybe_unused]] con
   out.shape = read_list<int32_t>(j.at("shape"), 16, [&](const Json& e, size_t) { return read_index(e, 0, counts.sizes); });
   out.buffer = read_index(j.at("buffer"), 0, counts.buffers);
   out.value = read_hex(j.at("value"));
-  only_keys(j, {"name", "dtype", "shape", "buffer", "value"});
+  out.content = read_list<int32_t>(j.at("content"), 64, [&](const Json& e, size_t) { return read_index(e, 0, counts.symbols); });
+  only_keys(j, {"name", "dtype", "shape", "buffer", "value", "content"});
   return out;
 }
 

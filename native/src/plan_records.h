@@ -61,6 +61,7 @@ struct Binding {
   std::vector<int32_t> shape;
   int32_t buffer = {};
   std::string value;
+  std::vector<int32_t> content;
 };
 
 struct Buffer {

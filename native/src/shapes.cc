@@ -38,7 +38,16 @@ std::string describe_symbol(const Plan& plan, size_t symbol, int64_t value) {
   if (const auto* const axis = std::get_if<AxisSource>(&plan.symbols[symbol].source)) {
     return describe(plan, {static_cast<size_t>(axis->input), static_cast<size_t>(axis->axis)}, value);
   }
+  for (const Binding& b : plan.inputs) {
+    const auto at = std::find(b.content.begin(), b.content.end(), static_cast<int32_t>(symbol));
+    if (at == b.content.end()) continue;
+    return cat("input '", b.name, "' holds ", value, " at element ", at - b.content.begin());
+  }
   return cat("size '", plan.symbols[symbol].name, "' of this run is ", value);
+}
+
+bool is_axis(const Plan& plan, size_t symbol) {
+  return std::holds_alternative<AxisSource>(plan.symbols[symbol].source);
 }
 
 constexpr size_t kAllFit = std::numeric_limits<size_t>::max();
@@ -56,7 +65,8 @@ size_t first_outside(const Profile& profile, const std::vector<int64_t>& symbols
   const std::array<int64_t, 3>& range = plan.profiles[profile].ranges[symbol];
   fail(BRAZE_ERROR_PROFILE, describe_symbol(plan, symbol, value),
        ", outside ", range[0], "..", range[2], " of profile ", profile,
-       "; pass a shape in range or build the engine with a profile that covers it");
+       "; pass a ", is_axis(plan, symbol) ? "shape" : "value",
+       " in range or build the engine with a profile that covers it");
 }
 
 size_t choose_profile(const Plan& plan, const std::vector<int64_t>& symbols, int32_t wanted) {
@@ -85,8 +95,8 @@ size_t choose_profile(const Plan& plan, const std::vector<int64_t>& symbols, int
         cat("; profile ", p, ": ", describe_symbol(plan, symbol, symbols[symbol]),
             ", outside ", range[0], "..", range[2]);
   }
-  fail(BRAZE_ERROR_PROFILE, "the shapes fit none of the ", last + 1, " profiles", reasons,
-       "; pass shapes in range or build the engine with a profile that covers them");
+  fail(BRAZE_ERROR_PROFILE, "the inputs fit none of the ", last + 1, " profiles", reasons,
+       "; pass others in range or build the engine with a profile that covers them");
 }
 
 // The remainder has the sign of b, as in Python; it is not a - b * floor_div(a, b), which overflows
@@ -122,14 +132,17 @@ bool apply(SizeOpCode op, int64_t a, int64_t b, int64_t& out) {
 
 }  // namespace
 
-Shapes::Shapes(const Plan& plan, std::vector<int64_t> input_dims, int32_t profile)
+Shapes::Shapes(const Plan& plan, std::vector<int64_t> input_dims, int32_t profile,
+               const SymbolValues& contents)
     : plan_(&plan),
       input_dims_(std::move(input_dims)),
       symbols_(plan.symbols.size(), kUnbound),
       values_(plan.sizes.size()),
       states_(plan.sizes.size(), kUnknown) {
   bind_symbols();
-  profile_ = choose_profile(plan, symbols_, profile);
+  std::vector<int64_t> given = symbols_;
+  for (const auto& [symbol, value] : contents) given[static_cast<size_t>(symbol)] = value;
+  profile_ = choose_profile(plan, given, profile);
   evaluate(false);
   check_fixed_dims();
   check_guards(false);
@@ -215,8 +228,15 @@ void Shapes::check_guards(bool late) const {
   }
 }
 
-void Shapes::assign(const std::vector<std::pair<int32_t, int64_t>>& values,
-                    const std::vector<int32_t>& forgotten) {
+bool Shapes::admits(const SymbolValues& contents) const {
+  const Profile& profile = plan_->profiles[profile_];
+  return std::all_of(contents.begin(), contents.end(), [&](const auto& content) {
+    const std::array<int64_t, 3>& range = profile.ranges[static_cast<size_t>(content.first)];
+    return range[0] <= content.second && content.second <= range[2];
+  });
+}
+
+void Shapes::assign(const SymbolValues& values, const std::vector<int32_t>& forgotten) {
   for (const int32_t symbol : forgotten) symbols_[static_cast<size_t>(symbol)] = kUnbound;
   for (const auto& [symbol, value] : values) {
     const auto index = static_cast<size_t>(symbol);
@@ -230,7 +250,7 @@ void Shapes::assign(const std::vector<std::pair<int32_t, int64_t>>& values,
 
 void Shapes::forget_run() {
   for (size_t i = 0; i < symbols_.size(); ++i) {
-    if (!std::holds_alternative<AxisSource>(plan_->symbols[i].source)) symbols_[i] = kUnbound;
+    if (!is_axis(*plan_, i)) symbols_[i] = kUnbound;
   }
   evaluate(true);
 }

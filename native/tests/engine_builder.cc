@@ -125,7 +125,7 @@ std::string chain_manifest(const Chain& chain, size_t object_bytes) {
           size("const", 4, 0), ",", size("mul", 2, 3), ",", size("const", span, 0), "]");
   const auto binding = [](const char* name, int buffer) {
     return cat("[{\"name\":\"", name,
-               "\",\"dtype\":\"float32\",\"shape\":[0,1],\"buffer\":", buffer, ",\"value\":\"\"}]");
+               "\",\"dtype\":\"float32\",\"shape\":[0,1],\"buffer\":", buffer, ",\"value\":\"\",\"content\":[]}]");
   };
   const auto buffer = [](const char* kind, int bytes) {
     return cat("{\"kind\":\"", kind, "\",\"bytes\":", bytes, ",\"offset\":0,\"name\":\"\",\"space\":\"host\"}");

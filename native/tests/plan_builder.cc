@@ -51,7 +51,7 @@ int PlanBuilder::bind(std::vector<std::string>& list_of, const char* kind, const
                       const char* dtype, const std::vector<int>& shape, int bytes) {
   const int index = buffer(kind, bytes, -1);
   list_of.push_back(cat("{\"name\":\"", name, "\",\"dtype\":\"", dtype, "\",\"shape\":",
-                        list(shape), ",\"buffer\":", index, ",\"value\":\"\"}"));
+                        list(shape), ",\"buffer\":", index, ",\"value\":\"\",\"content\":[]}"));
   return index;
 }
 

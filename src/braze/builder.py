@@ -10,6 +10,7 @@ import numpy as np
 
 from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
+from braze.core.dims import DimExpr
 from braze.core.errors import BindingError
 from braze.core.trace import Trace
 from braze.engine.plan import Plan
@@ -79,7 +80,7 @@ class _Planner:
 
     network: Network
     profiles: Sequence[Ranges]
-    values: Mapping[str, tuple[int | float, ...]]
+    values: Mapping[str, tuple[int | float | DimExpr, ...]]
     config: BuildConfig
     backend: Backend
     trace: Trace

@@ -200,3 +200,17 @@ def _at(manifest: Any, path: Path_) -> Any:
     for key in path:
         manifest = manifest[key]
     return manifest
+
+
+def test_both_readers_refuse_bounds_of_what_is_no_content(case: Any) -> None:
+    data, manifest, _ = case
+    at = next(i for i, b in enumerate(manifest["inputs"]) if b["content"])
+    wrong: list[tuple[str, Any]] = [
+        ("dtype", "float32"), ("dtype", "bool"), ("content", [1, 1]), ("content", [0]),
+        ("content", [2]), ("shape", [0]), ("value", "00" * 8),
+    ]  # fmt: skip
+    for field, value in wrong:
+        bad = changed(manifest, ("inputs", at, field), value)
+        assert load_everywhere(with_manifest(data, bad)) == [EngineFormatError] * 2, field
+    out = changed(manifest, ("outputs", 0, "content"), [1])
+    assert load_everywhere(with_manifest(data, out)) == [EngineFormatError] * 2

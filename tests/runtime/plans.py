@@ -266,14 +266,17 @@ def every_record_plan() -> Plan:
         symbols=(*plan.symbols, *symbols),
         sizes=sizes,
         guards=(Guard(n, n, "n is n"),),
-        inputs=(*plan.inputs, constant),
-        buffers=(*plan.buffers, Buffer("input", at, name="c"), Buffer("arena", at + 1)),
+        inputs=(*plan.inputs, constant, Binding("k", I64, (), 7, content=(1,))),
+        buffers=(
+            *plan.buffers, Buffer("input", at, name="c"), Buffer("arena", at + 1),
+            Buffer("input", at, name="k"),
+        ),  # fmt: skip
         modules=(*plan.modules, Module("cubin", "sm_90", b"\x7fELF")),
         kernels=(*plan.kernels, Kernel("blocks", 1, 128, 1024)),
         steps=(*plan.steps, *steps),
         bodies=(Body("body", body),),
         profiles=tuple(
-            replace(p, ranges=(*p.ranges, (0, 1, 9), (0, 1, 9)), offsets=(*p.offsets, -1, -1))
+            replace(p, ranges=(*p.ranges, (0, 1, 9), (0, 1, 9)), offsets=(*p.offsets, -1, -1, -1))
             for p in plan.profiles
         ),
     )

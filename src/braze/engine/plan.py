@@ -25,7 +25,7 @@ from braze.engine.records import (
     Union,
     Unstored,
 )
-from braze.engine.schema import MAX_RANK, MAX_WORKERS, MIN_ALIGN, PAGE_ALIGN
+from braze.engine.schema import MAX_BOUNDED, MAX_RANK, MAX_WORKERS, MIN_ALIGN, PAGE_ALIGN
 from braze.engine.steps import Body, BufferRef, Copy, Launch, LibraryCall, Size, Step, Steps
 
 SIZE_OPS: Final = ("const", "sym", "add", "mul", "floordiv", "mod", "max", "min")
@@ -122,7 +122,8 @@ class Binding:
     For an input, a dim that is a plain symbol *binds* that symbol from the actual shape (every
     occurrence must agree); any other dim is checked against its computed value. `value`, when not
     empty, is the constant content (flattened, C order) an input was specialised to: every run
-    must pass exactly this content.
+    must pass exactly this content. `content`, when not empty, has a symbol for every element of an
+    input of integers (C order): the ranges of these in a profile bound what the input may hold.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Binding:
     shape: Shape
     buffer: Annotated[int, Index("buffers")]
     value: Annotated[tuple[int | float, ...], Content(pack_content, unpack_content)] = ()
+    content: Annotated[tuple[int, ...], Many(Index("symbols"), MAX_BOUNDED)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ MAX_SECTIONS: Final = 64
 MAX_MANIFEST_BYTES: Final = 256 << 20
 MAX_JSON_DEPTH: Final = 32
 MAX_RANK: Final = 16
+MAX_BOUNDED: Final = 64  # elements of an input whose content a profile bounds
 MAX_WORKERS: Final = 1024
 MAX_BODY_DEPTH: Final = 64  # of bodies that run bodies
 

@@ -7,9 +7,11 @@ it must not trust a file; here they catch a planner's mistake before it reaches 
 
 from __future__ import annotations
 
+import math
+
 from braze.engine import schema
 from braze.engine.checks import Place, require
-from braze.engine.plan import AxisSource, Binding, Plan, Profile
+from braze.engine.plan import AxisSource, Binding, ElementSource, Plan, Profile
 from braze.engine.records import Record, field_kinds
 from braze.engine.validate_steps import check_steps
 
@@ -103,6 +105,16 @@ def _check_binding(plan: Plan, where: str, kind: str, binding: Binding) -> None:
     found = plan.buffers[binding.buffer].kind
     require(found == kind, where, f"its buffer is of kind {found!r}")
     require(not binding.value or kind == "input", where, "only inputs are specialised to a value")
+    if not binding.content:
+        return
+    free = kind == "input" and not binding.value and binding.dtype.is_int
+    require(free, where, "bounds are for integers of inputs that are not specialised")
+    dims = [plan.sizes[i] for i in binding.shape]
+    count = math.prod(d.a if d.op == "const" else 0 for d in dims)
+    require(count == len(binding.content), where, "one symbol an element is needed")
+    for symbol in binding.content:
+        read = isinstance(plan.symbols[symbol].source, ElementSource)
+        require(read, where, "a symbol of its content is not read from memory")
 
 
 def _check_profile(plan: Plan, where: str, profile: Profile) -> None:

@@ -53,7 +53,9 @@ class GraphBuilder:
         self.constants: dict[Value, str] = {}
         self.guards: dict[SizeGuard, None] = {}
         self.known: dict[Value, np.ndarray[Any, Any]] = {}
-        self.specialized: dict[str, tuple[int | float | bool, ...]] = {}
+        self.specialized: dict[str, tuple[int | float | bool | DimExpr, ...]] = {}
+        self.promised: dict[Value, np.ndarray[Any, Any]] = {}  # contents that the caller bounds
+        self.promises: set[str] = set()  # the symbols in them, in those of graphs around too
         self.producer: dict[Value, Node] = {}
         self.run_sizes: dict[Hashable, RunSize] = {}  # by what gives them
         self.symbol_names: set[str] = set(self.bounds)
@@ -110,6 +112,16 @@ class GraphBuilder:
         if value is None or value not in self.constants:
             return None
         return self.weights.get(self.constants[value])
+
+    def promise(self, value: Value, content: np.ndarray[Any, Any]) -> None:
+        """Let an input hold symbols that the run reads from it, within bounds that are given.
+
+        Numbers that are never negative are known content, sizes like those of axes.
+        """
+        self.promised[value] = content
+        self.promises.update(s for d in content.flat for s in symbols(d))
+        if all(self.range_of(d)[0] >= 0 for d in content.flat):
+            self.known[value] = content
 
     def sizes(self, value: Value | None) -> np.ndarray[Any, Any] | None:
         """The known content of a tensor as an object array of Dims, else None.
@@ -240,6 +252,8 @@ class GraphBuilder:
         """A symbol for a size that the run gives, with bounds that the run checks."""
         if isinstance(size, int):
             return size
+        if high is None and self.promises and self.range_of(size)[1] < MAX_SIZE:
+            high = size
         return self._run_size(size, RunSize("", None, 0, size, low, high), hint)
 
     def _run_size(self, key: Hashable, size: RunSize, hint: str) -> DimExpr:

@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from braze.core.dims import Dim, Shape
+from braze.core.dims import Dim, DimExpr, Shape
 from braze.core.dtypes import DType
 from braze.ir.weights import WeightStore
 
@@ -126,8 +126,9 @@ class Graph:
     inputs: graph inputs; outputs: graph outputs with their public names (a value may be an input,
     a constant, or appear twice); constants: value -> key into `weights`; bounds: (min, max) of
     every symbol over all profiles; specialized: graph input -> the content (flattened) that the
-    graph was built for (the input stays bound and must be given exactly this content); sizes: the
-    symbols that the run gives, each after those it uses.
+    graph was built for (the input stays bound and must be given exactly this content; symbols are
+    elements that the run reads, within their bounds); sizes: the symbols that the run gives, each
+    after those it uses.
     """
 
     inputs: tuple[Value, ...]
@@ -138,7 +139,7 @@ class Graph:
     guards: tuple[SizeGuard, ...] = ()
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     name: str = "graph"
-    specialized: Mapping[str, tuple[int | float | bool, ...]] = field(
+    specialized: Mapping[str, tuple[int | float | bool | DimExpr, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
     sizes: tuple[RunSize, ...] = ()

@@ -151,7 +151,7 @@ class _Parser:
         self.sizes: list[RunSize] = []
         self.outputs: list[tuple[str, Value]] = []
         self.bounds: dict[str, tuple[int, int]] = {}
-        self.specialized: dict[str, tuple[int | float | bool, ...]] = {}
+        self.specialized: dict[str, tuple[int | float | bool | DimExpr, ...]] = {}
         self.bodies: list[Graph] = []
         self._node_text = ""
 

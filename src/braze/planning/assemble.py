@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from braze.core.dims import sym
+from braze.core.dims import DimExpr, sym
 from braze.core.target import Target
 from braze.engine.plan import (
     AssignedSource,
@@ -42,14 +42,15 @@ def assemble(
     target: Target,
     symbols: Sequence[str],
     profiles: Sequence[Ranges],
-    values: Mapping[str, tuple[int | float, ...]],
+    values: Mapping[str, tuple[int | float | DimExpr, ...]],
     debug: Sequence[tuple[str, Value]] = (),
     record: dict[str, Any],
 ) -> Plan:
     """The Plan of a compiled network.
 
     launches: of every kernel, those of bodies too; symbols: every size symbol in order; profiles:
-    (min, opt, max) of each symbol per profile; values: contents that inputs were specialised to;
+    (min, opt, max) of each symbol per profile; values: contents that inputs were specialised to,
+    or symbols of their elements;
     debug: names and values of what is readable after a run step.
     """
     graph, base = network.graph, network.partition.base
@@ -162,9 +163,12 @@ def _guards(network: LoweredGraph, inner: Mapping[int, FlowSizes]) -> list[SizeG
 
 
 def _binding(
-    sizes: SizeTable, name: str, v: Value, buffer: int, value: tuple[int | float, ...]
+    sizes: SizeTable, name: str, v: Value, buffer: int, value: tuple[int | float | DimExpr, ...]
 ) -> Binding:
-    return Binding(name, v.dtype, tuple(sizes.index(d) for d in v.shape), buffer, value)
+    shape = tuple(sizes.index(d) for d in v.shape)
+    content = tuple(sizes.symbols.index(str(d)) for d in value if isinstance(d, DimExpr))
+    fixed = tuple(x for x in value if not isinstance(x, DimExpr))
+    return Binding(name, v.dtype, shape, buffer, fixed, content)
 
 
 def _debug(

@@ -61,7 +61,10 @@ def sizes_before(
     for item in (*network.items, None):
         open_ = {s.symbol for s in waiting}
         needed = open_ if item is None else open_ & _needed(item, launches, threads)
-        before.append(_groups(waiting, late, base) if needed else ())
+        made = open_ & _made(item) if isinstance(item, LoweredFlow) else set[str]()
+        groups = _groups(waiting, late, base) if needed | made else ()
+        known = {s.symbol for group in groups for s in group}
+        before.append(groups if needed or made & known else ())
         given = {s.symbol for group in before[-1] for s in group}
         assert needed <= given, f"sizes {needed - given} are used before they are computed"
         waiting = [s for s in waiting if s.symbol not in given]
@@ -100,9 +103,16 @@ def _needed(item: Item, launches: Mapping[int, Launch], threads: int) -> set[str
             found |= shape_symbols(v)
         return found | _launched(launches[id(item)], threads)
     for body in item.bodies:
+        for size in body.graph.sizes:
+            found |= symbols(size.size)
         for inner in body.items:
             found |= _needed(inner, launches, threads)
     return found
+
+
+def _made(item: LoweredFlow) -> set[str]:
+    """The symbols in the shapes of what control flow makes; some it may itself give."""
+    return {s for v in item.region.outputs for s in shape_symbols(v)}
 
 
 def _launched(launch: Launch, threads: int) -> set[str]:

@@ -44,8 +44,8 @@ def describe_plan(plan: Plan) -> str:
     code_bytes = sum(len(m.code) for m in plan.modules)
     weight_bytes = sum(w.bytes for w in plan.weights)
     lines = [f"target: {target}", f"threads: {plan.threads}"]
-    lines += _binding_lines("inputs", plan.inputs, dims)
-    lines += _binding_lines("outputs", plan.outputs, dims)
+    lines += _binding_lines(plan, "inputs", plan.inputs, dims)
+    lines += _binding_lines(plan, "outputs", plan.outputs, dims)
     left_out = ", left out (stripped): it runs once it is refitted" if plan.stripped else ""
     lines.append(f"weights: {len(plan.weights)}, {_bytes(weight_bytes)}{left_out}")
     lines.append(f"code: {len(plan.kernels)} kernels, {_bytes(code_bytes)}")
@@ -64,12 +64,17 @@ def _bytes(count: int) -> str:
     return f"{count / 1e3:.1f} kB" if count < 10_000_000 else f"{count / 1e6:.1f} MB"
 
 
-def _binding_lines(title: str, bindings: Sequence[Binding], dims: Sequence[Dim]) -> list[str]:
+def _binding_lines(
+    plan: Plan, title: str, bindings: Sequence[Binding], dims: Sequence[Dim]
+) -> list[str]:
     lines = [f"{title}:"]
     for b in bindings:
         shape = ", ".join(str(dims[i]) for i in b.shape)
-        constant = "  constant content" if b.value else ""
-        lines.append(f"  {b.name}  {b.dtype} [{shape}]{constant}")
+        content = "  constant content" if b.value else ""
+        if b.content:
+            names = ", ".join(plan.symbols[s].name for s in b.content)
+            content = f"  content ({names}) as in the profiles"
+        lines.append(f"  {b.name}  {b.dtype} [{shape}]{content}")
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from braze.codegen.reference.bindings import NO_MEMORY, Allocate, Bindings, Span
@@ -90,13 +91,24 @@ class ReferenceContext(ExecutionContext):
             spent = self._execute(tuple(a.shape for a in arrays), given, allocate, watch)
         return {row.name: made[row.name] for row in rows}, spent
 
-    def _prepare(self, dims: Dims) -> Shapes:
+    def _prepare(self, dims: Dims, contents: Mapping[int, int] = MappingProxyType({})) -> Shapes:
         """The sizes for these input shapes: with what the last run made known, if it had them."""
-        if self._sizes is None or self._sizes.dims != dims:
-            sizes = Shapes(self._plan, dims, self._profile)
+        known = self._sizes
+        if known is None or known.dims != dims or not known.admits(contents):
+            sizes = Shapes(self._plan, dims, self._profile, contents)
             check_early(self._reference.routines, sizes, self._laid_out(sizes))
-            self._sizes = sizes
-        return self._sizes
+            self._sizes = known = sizes
+        return known
+
+    def _contents(self, given: Sequence[Span]) -> dict[int, int]:
+        """What inputs hold whose content a profile bounds, by symbol."""
+        found: dict[int, int] = {}
+        for binding, span in zip(self._plan.inputs, given, strict=False):
+            size = len(binding.content) * binding.dtype.itemsize
+            if size and span.address and span.bytes >= size:  # others are refused where bound
+                numbers = span.array()[:size].view(binding.dtype.numpy)
+                found.update(zip(binding.content, numbers.tolist(), strict=True))
+        return found
 
     def _laid_out(self, sizes: Shapes) -> Memory:
         return Memory(self._plan, sizes, Bindings(self._plan, sizes))
@@ -108,7 +120,7 @@ class ReferenceContext(ExecutionContext):
         allocate: Allocate | None = None,
         watch: Watch | None = None,
     ) -> list[int]:
-        engine, shapes = self._reference, self._prepare(dims)
+        engine, shapes = self._reference, self._prepare(dims, self._contents(given))
         memory = self._laid_out(shapes)
         shapes.forget_run()
         memory.bindings.bind(given, allocate)

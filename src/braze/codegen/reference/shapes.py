@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from braze.core.dtypes import DType
@@ -36,8 +37,15 @@ class _No(enum.Enum):
 class Shapes:
     """The values of Plan.sizes for given input shapes; late ones change as a run goes on."""
 
-    def __init__(self, plan: Plan, dims: Dims, profile: int | None) -> None:
-        """profile: an index, None for the smallest that fits.
+    def __init__(
+        self,
+        plan: Plan,
+        dims: Dims,
+        profile: int | None,
+        contents: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
+        """profile: an index, None for the smallest that fits; contents: of inputs whose content a
+        profile bounds, by symbol.
 
         Raises ShapeError and ProfileError.
         """
@@ -46,7 +54,7 @@ class Shapes:
         self._late = late_sizes(plan)
         self._values: list[int | _No] = [_No.UNKNOWN] * len(plan.sizes)
         self._symbols = _bind(plan, dims)
-        self.profile = _choose(plan, self._symbols, profile)
+        self.profile = _choose(plan, {**self._symbols, **contents}, profile)
         self._evaluate(False)
         for i, axis, size, dim in _axes(plan, dims):
             if dim != self.at(size):
@@ -83,6 +91,10 @@ class Shapes:
     def is_late(self, *sizes: int) -> bool:
         """Whether any of `sizes` is known only in the run."""
         return any(self._late[s] for s in sizes)
+
+    def admits(self, contents: Mapping[int, int]) -> bool:
+        """Whether these are in the ranges of the profile."""
+        return _first_outside(self.plan, self.profile, contents) is None
 
     # ---- in a run -------------------------------------------------------------------------
 
@@ -170,6 +182,9 @@ def _of_symbol(plan: Plan, symbol: int, value: int) -> str:
     source = plan.symbols[symbol].source
     if isinstance(source, AxisSource):
         return _place(plan, source.input, source.axis, value)
+    for b in plan.inputs:
+        if symbol in b.content:
+            return f"input '{b.name}' holds {value} at element {b.content.index(symbol)}"
     return f"size '{plan.symbols[symbol].name}' of this run is {value}"
 
 
@@ -207,8 +222,9 @@ def _reason(plan: Plan, profile: int, symbol: int, value: int) -> str:
 
 
 def _outside(plan: Plan, profile: int, symbol: int, value: int) -> ProfileError:
+    what = "shape" if isinstance(plan.symbols[symbol].source, AxisSource) else "value"
     return ProfileError(
-        f"{_reason(plan, profile, symbol, value)} of profile {profile}; pass a shape in range or "
+        f"{_reason(plan, profile, symbol, value)} of profile {profile}; pass a {what} in range or "
         "build the engine with a profile that covers it"
     )
 
@@ -224,6 +240,6 @@ def _choose(plan: Plan, symbols: Mapping[int, int], wanted: int | None) -> int:
         raise _outside(plan, tried[0], *reasons[tried[0]])
     listed = "".join(f"; profile {p}: {_reason(plan, p, *at)}" for p, at in reasons.items())
     raise ProfileError(
-        f"the shapes fit none of the {len(tried)} profiles{listed}; pass shapes in range or "
+        f"the inputs fit none of the {len(tried)} profiles{listed}; pass others in range or "
         "build the engine with a profile that covers them"
     )

@@ -141,6 +141,7 @@ def import_body(
     outer = site.nodes
     builder = GraphBuilder(outer.builder.weights, name=name)
     builder.bounds, builder.symbol_names = outer.builder.bounds, outer.builder.symbol_names
+    builder.promises = outer.builder.promises
     nodes = outer.of_body(builder)
 
     def noted(outside: Value, inside: Value) -> None:

@@ -20,6 +20,7 @@ from braze.core.errors import (
 )
 from braze.core.trace import Trace
 from braze.frontend.onnx.assemble import assemble
+from braze.frontend.onnx.contents import bind_content
 from braze.frontend.onnx.findings import Finding, NoSuchOpError, raise_findings
 from braze.frontend.onnx.mixed_types import as_declared
 from braze.frontend.onnx.nodes import NodeImporter
@@ -87,7 +88,8 @@ def import_network(
     or a list of such mappings, one a profile. Naming an input that an initializer backs makes it a
     run-time input. dims: sizes by the names that the model gives them. What neither gives may be
     any size.
-    values: input name -> content the graph is specialised to. The input stays bound.
+    values: input name -> content the graph is specialised to, or (min, opt, max) contents (or a
+    list of these, one a profile) that an integer input stays within. The input stays bound.
     Raises ModelError (damaged or inconsistent model), BindingError (unknown names), ProfileError
     (contradictory sizes), ShapeError, DTypeError, and UnsupportedOpError with all ops,
     attributes and types that braze does not execute.
@@ -98,7 +100,7 @@ def import_network(
     except ProfileError as e:
         _raise_with_ops(record, shapes, values or {}, importers, e)
         raise
-    graph, findings = _import(record, resolved, values or {}, importers)
+    graph, findings = _import(record, resolved, importers)
     if graph is None:
         given = Given(record, shapes, dims, values or {}, importers)
         findings = with_remedies(findings, resolved, given.attempt)
@@ -126,7 +128,7 @@ def _raise_with_ops(
 ) -> None:
     """Raise one error for `missing` sizes and for what no choice of sizes makes run, if any."""
     resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
-    _, findings = _import(record, resolved, values, importers)
+    _, findings = _import(record, resolved, importers)
     given = Given(record, shapes, None, values, importers)
     findings = with_remedies(findings, resolved, given.attempt)
     fixed = {name for name, type_ in resolved.types.items() if is_static(type_.shape)}
@@ -156,7 +158,7 @@ def check_model(
     """
     record = override_initializers(load_model(model), shapes, values)
     resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
-    graph, findings = _import(record, resolved, values or {}, importers)
+    graph, findings = _import(record, resolved, importers)
     if graph is None:
         given = Given(record, shapes, None, values or {}, importers)
         findings = with_remedies(findings, resolved, given.attempt)
@@ -184,7 +186,7 @@ class Given:
         resolved = resolve_shapes(
             self.record.runtime_inputs, all_shapes, all_values, dims=self.dims, require=False
         )
-        return _import(self.record, resolved, all_values, self.importers)[1]
+        return _import(self.record, resolved, self.importers)[1]
 
 
 def override_initializers(
@@ -206,13 +208,12 @@ def override_initializers(
 def _import(
     record: ModelRecord,
     resolved: ImportShapes,
-    values: Values,
     importers: Mapping[tuple[str, str], Importer],
 ) -> tuple[Graph | None, list[Finding]]:
     graph = record.graph
     builder = GraphBuilder(bounds=resolved.bounds, name=graph.name or "graph")
     scope = Scope(builder, graph.initializers, None, "")
-    findings = _bind_inputs(record.runtime_inputs, resolved, values, builder, scope)
+    findings = _bind_inputs(record.runtime_inputs, resolved, builder, scope)
     names = [o.name for o in graph.outputs]
     _check_names(record)
     ordered = order_nodes(graph.nodes, names, scope.__contains__, "the graph")
@@ -249,7 +250,6 @@ def _below_a_byte(kind: str, name: str, dtype: DType) -> Finding:
 def _bind_inputs(
     inputs: Sequence[ValueRecord],
     resolved: ImportShapes,
-    values: Values,
     builder: GraphBuilder,
     scope: Scope,
 ) -> list[Finding]:
@@ -274,8 +274,10 @@ def _bind_inputs(
         type_ = resolved.types[name]
         value = builder.input(name, type_)
         scope.bind(name, value)
-        if name in values:
-            content = _content(name, values[name], type_)
+        if name in resolved.contents:
+            bind_content(builder, value, resolved.contents[name])
+        elif name in resolved.fixed:
+            content = _content(name, resolved.fixed[name], type_)
             builder.specialized[name] = tuple(content.reshape(-1).tolist())
             scope.bind(name, builder.constant(content, f"{name}.value"))
     return findings

@@ -16,6 +16,7 @@ from braze.core.dims import Dim, Interval, sym
 from braze.core.dtypes import DType
 from braze.core.errors import BindingError, DTypeError, ProfileError, ShapeError
 from braze.core.words import Sizes, worded
+from braze.frontend.onnx.contents import Bounded, split_values
 from braze.frontend.onnx.open_sizes import Dims, as_lists, bind_dims, open_sizes, parse_dims
 from braze.frontend.onnx.records import ValueRecord
 from braze.ir.graph import TensorType
@@ -38,7 +39,8 @@ class ImportShapes:
     types: input name -> type (inputs of types braze lacks are absent); bounds: (min, max) of each
     symbol over all profiles; profiles: (min, opt, max) of each symbol, one mapping a profile;
     guesses: what sizes that are not given are taken for where kernels are measured; missing: how
-    to give those sizes, None where all are given.
+    to give those sizes, None where all are given; fixed: contents of inputs; contents: the symbols
+    of the elements of inputs whose content is bounded.
     """
 
     types: Mapping[str, TensorType]
@@ -46,6 +48,8 @@ class ImportShapes:
     profiles: tuple[Mapping[str, Range], ...]
     guesses: Mapping[str, int]
     missing: ProfileError | None
+    fixed: Mapping[str, Any]
+    contents: Mapping[str, tuple[str, ...]]
 
 
 def merge_profiles(shapes: Shapes | None) -> dict[str, ShapeOption]:
@@ -87,9 +91,10 @@ def resolve_shapes(
 
     shapes: input name -> one shape, (min, opt, max), or a list of (min, opt, max), one a profile;
     or a sequence of such mappings, one a profile.
-    values: input name -> content, whose shape counts as the input's shape. Axes that share a name
-    share a symbol; a symbol with one possible value becomes that value. dims: sizes by symbol.
-    Sizes that are not given may be anything; with `require` False they have no bounds.
+    values: input name -> content, or (min, opt, max) contents, whose shape counts as the input's
+    shape. Axes that share a name share a symbol; a symbol with one possible value becomes that
+    value. dims: sizes by symbol. Sizes that are not given may be anything; with `require` False
+    they have no bounds.
     Raises BindingError for unknown names, ShapeError for a size that contradicts the model and
     ProfileError for inputs of unknown rank and contradictory sizes.
     """
@@ -98,11 +103,19 @@ def resolve_shapes(
     for name, option in merge_profiles(shapes).items():
         check_input_name(name, names, "shapes")
         options[name] = parse_option(name, option)
-    for name, content in (values or {}).items():
+    fixed, bounded = split_values(inputs, values or {})
+    for name, content in fixed.items():
         shape = _content_shape(name, content)
         options.setdefault(name, ((shape, shape, shape),))
+    for name, content in bounded.items():
+        if options.setdefault(name, ((content.shape,) * 3,)) != ((content.shape,) * 3,):
+            raise ShapeError(
+                f"values of input {name!r} have shape {list(content.shape)} but shapes gives it "
+                "another; leave it out of shapes"
+            )
     by_name = parse_dims(dims)
-    num_profiles = _num_profiles({**options, **by_name})
+    ranged = {name: b.profiles for name, b in bounded.items() if len(b.profiles) > 1}
+    num_profiles = _num_profiles({**options, **by_name, **ranged})
     axes, symbols = _name_axes(inputs, options)
     profiles: tuple[dict[str, Range], ...] = tuple({} for _ in range(num_profiles))
     for record in inputs:
@@ -117,7 +130,27 @@ def resolve_shapes(
     if require and unranked and missing is not None:
         raise missing
     guesses = open_sizes(inputs, axes, profiles) if require else {}
-    return _collect(inputs, axes, profiles, guesses, missing)
+    contents = _bind_contents(bounded, axes, profiles)
+    return _collect(inputs, axes, profiles, guesses, missing, fixed, contents)
+
+
+def _bind_contents(
+    bounded: Mapping[str, Bounded],
+    axes: Mapping[str, tuple[int | str, ...] | None],
+    profiles: Sequence[dict[str, Range]],
+) -> dict[str, tuple[str, ...]]:
+    """A symbol for every element that is bounded, with its range in each profile."""
+    taken = {d: d for sizes in axes.values() for d in sizes or () if isinstance(d, str)}
+    found = {}
+    for name, content in bounded.items():
+        found[name] = tuple(
+            _unique(f"{name}_{i}", f"\0{name}[{i}]", taken)
+            for i in range(len(content.profiles[0]))
+        )
+        for p, ranges in enumerate(profiles):
+            given = content.profiles[p if len(content.profiles) > 1 else 0]
+            ranges.update(zip(found[name], given, strict=True))
+    return found
 
 
 def _content_shape(name: str, content: Any) -> tuple[int, ...]:
@@ -309,12 +342,15 @@ def _collect(
     profiles: tuple[dict[str, Range], ...],
     guesses: Mapping[str, int],
     missing: ProfileError | None,
+    fixed_contents: Mapping[str, Any],
+    contents: Mapping[str, tuple[str, ...]],
 ) -> ImportShapes:
     bounds = {
         name: (min(p[name][0] for p in profiles), max(p[name][2] for p in profiles))
         for name in profiles[0]
     }
-    fixed = {name: lo for name, (lo, hi) in bounds.items() if lo == hi}
+    elements = {s for symbols in contents.values() for s in symbols}
+    fixed = {n: lo for n, (lo, hi) in bounds.items() if lo == hi and n not in elements}
     types: dict[str, TensorType] = {}
     for record in inputs:
         sizes = axes[record.name]
@@ -330,4 +366,6 @@ def _collect(
         profiles=tuple({name: p[name] for name in free} for p in profiles),
         guesses=guesses,
         missing=missing,
+        fixed=fixed_contents,
+        contents=contents,
     )

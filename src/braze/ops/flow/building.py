@@ -14,7 +14,7 @@ class BodyBuilder:
         self.around = around
         self.builder = GraphBuilder(around.weights, name=name)
         self.builder.bounds, self.builder.symbol_names = around.bounds, around.symbol_names
-        self.builder.origins = around.origins
+        self.builder.promises, self.builder.origins = around.promises, around.origins
         self.captured: list[Value] = []
         self._inside: dict[Value, Value] = {}
 

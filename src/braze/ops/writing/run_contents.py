@@ -56,7 +56,7 @@ def run_contents(g: GraphBuilder, v: Value, far: bool = False) -> Array | None:
     Symbols of the run may have either sign; see `settled`. far: the least int64 becomes LOWEST,
     unless something is computed of it first; else it is an error of the run.
     """
-    known = g.sizes(v)
+    known = g.promised.get(v, g.sizes(v))
     if known is not None:
         return known
     if not v.dtype.is_int or v.dtype is BOOL or not is_static(v.shape):
@@ -103,9 +103,10 @@ def settled(g: GraphBuilder, d: Dim, high: Dim | None, hint: str) -> Dim:
 
 def is_run_size(g: GraphBuilder, d: Dim) -> bool:
     """Whether the run gives a symbol in `d`."""
-    if isinstance(d, int) or not g.run_sizes:
+    if isinstance(d, int) or not (g.run_sizes or g.promises):
         return False
-    return not symbols(d).isdisjoint(s.symbol for s in g.run_sizes.values())
+    given = {s.symbol for s in g.run_sizes.values()} | g.promises
+    return not symbols(d).isdisjoint(given)
 
 
 def is_negative(d: Dim) -> Dim:
