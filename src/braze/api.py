@@ -101,9 +101,7 @@ def compile(  # the field's word, and braze.compile reads well
         optimization profile.
     dims: the same by the names that the model gives its sizes: one size, (min, opt, max), or a list
         of the latter. Sizes that neither gives may be anything; kernels are measured at guesses.
-    values: input name -> array the engine is specialised to; runs must pass the same content. Of an
-        integer input that decides sizes also (min, opt, max) contents, or a list of these, one per
-        profile: runs must stay within, kernels are measured at opt, memory is planned for max.
+    values: input name -> array that runs must pass; of integers also (min, opt, max), as in shapes.
     optimization_level: 0 (no fusion) to 5; from 3 on tactics are measured on this machine.
     timing_cache: file that keeps measured times between builds.
     debug: names of intermediate tensors that can be read back after a run; "*" for all.
