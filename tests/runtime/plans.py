@@ -268,9 +268,11 @@ def every_record_plan() -> Plan:
         guards=(Guard(n, n, "n is n"),),
         inputs=(*plan.inputs, constant, Binding("k", I64, (), 7, content=(1,))),
         buffers=(
-            *plan.buffers, Buffer("input", at, name="c"), Buffer("arena", at + 1),
+            *plan.buffers,
+            Buffer("input", at, name="c"),
+            Buffer("arena", at + 1),
             Buffer("input", at, name="k"),
-        ),  # fmt: skip
+        ),
         modules=(*plan.modules, Module("cubin", "sm_90", b"\x7fELF")),
         kernels=(*plan.kernels, Kernel("blocks", 1, 128, 1024)),
         steps=(*plan.steps, *steps),
