@@ -95,3 +95,18 @@ def test_what_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         engine = built(model, tmp_path / "g.engine", target="cuda:sm_90", optimization_level=1)
         assert main(["tune", str(engine), f"--onnx={model}"]) == 1
         assert "needs an NVIDIA GPU" in capsys.readouterr().err
+
+
+def test_bounds_of_contents_are_kept(tmp_path: Path) -> None:
+    nodes = [onnx.helper.make_node("Expand", ["x", "to"], ["e"]),
+             onnx.helper.make_node("Exp", ["e"], ["y"])]  # fmt: skip
+    inputs = {"x": (onnx.TensorProto.FLOAT, [1, "n"]), "to": (onnx.TensorProto.INT64, [2])}
+    model = tmp_path / "net.onnx"
+    onnx.save(small_models.model(nodes, inputs, ["y"]), model)
+    bounds = [([1, 1], [3, 1], [8, 1]), ([2, 1], [20, 1], [32, 1])]
+    path = built(model, tmp_path / "a.engine", optimization_level=1, values={"to": bounds},
+                 dims={"n": [(1, 2, 4), (5, 6, 7)]})  # fmt: skip
+    assert main(["tune", str(path), f"--onnx={model}", f"-o{tmp_path / 'b.engine'}"]) == 0
+    before, after = read_file(path), read_file(tmp_path / "b.engine")
+    assert options_of(after)["values"]["to"] == bounds
+    assert [p.ranges for p in after.profiles] == [p.ranges for p in before.profiles]

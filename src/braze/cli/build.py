@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 import braze
-from braze.cli.options import add_build_arguments, build_keywords, check_written, file_name
+from braze.cli.options import add_build_arguments, check_written, file_name
 from braze.cli.progress import build_progress
 from braze.cli.report import engine_lines
+from braze.cli.shape_inputs import model_keywords
 from braze.engine.write import write_file
 
 HELP = "compile an ONNX model to an engine file"
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     check_written([output], [args.model])
     start = time.perf_counter()
     with build_progress() as progress:
-        plan = braze.compile(args.model, progress=progress, **build_keywords(args))
+        plan = braze.compile(args.model, progress=progress, **model_keywords(args))
     write_file(plan, output)
     print("\n".join(engine_lines(plan)))
     print(f"Built {output} in {time.perf_counter() - start:.1f} s")

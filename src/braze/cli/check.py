@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from braze.cli.kernels import lower_model
-from braze.cli.options import add_build_arguments, build_keywords, file_name
+from braze.cli.options import add_build_arguments, file_name
 from braze.cli.report import section
+from braze.cli.shape_inputs import model_keywords
 from braze.core.errors import ProfileError
 from braze.core.trace import Trace
 from braze.frontend.onnx.findings import Finding
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report. Exit code 0 when the model can be built, 1 when it cannot."""
-    keywords = build_keywords(args)
+    keywords = model_keywords(args)
     findings = check_model(args.model, keywords["shapes"], keywords["values"])
     print("\n".join([section("Ops"), *op_lines(findings)]))
     for note in (f.reason for f in findings if f.supported and f.reason):

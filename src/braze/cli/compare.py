@@ -13,11 +13,12 @@ import onnx
 
 import braze
 from braze.cli.contents import read_contents
-from braze.cli.feeds import SAFE_INTEGERS, input_lines, make_feed, run_shapes
+from braze.cli.feeds import SAFE_INTEGERS, bounded_contents, input_lines, make_feed, run_shapes
 from braze.cli.numbers import number, whole
-from braze.cli.options import add_build_arguments, build_keywords, file_name
+from braze.cli.options import add_build_arguments, file_name
 from braze.cli.progress import build_progress
 from braze.cli.report import section, shape_string
+from braze.cli.shape_inputs import model_keywords
 from braze.cli.shapes import parse_pairs, parse_shapes
 from braze.core.errors import ConfigError, ExecutionError
 from braze.frontend.onnx.importer import import_network
@@ -102,14 +103,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _open(args: argparse.Namespace) -> Session:
-    keywords = build_keywords(args)
+    keywords = model_keywords(args)
     files = read_contents(parse_pairs(args.loadInputs, "--loadInputs"))
     with build_progress() as progress:
         engine = braze.build(args.model, progress=progress, **keywords)
-    given = parse_shapes(args.shapes, "--shapes")
+    given = parse_shapes(args.shapes, "--shapes", signed=True)
     shapes = run_shapes(engine, given, files)
+    bounded = bounded_contents(engine.plan, shapes, given, files)
     for integers in INTEGERS:
-        feed = make_feed(engine.plan, shapes, files, args.seed, integers)
+        feed = make_feed(engine.plan, shapes, files, bounded, args.seed, integers)
         try:
             engine(feed)
         except ExecutionError:  # an index out of range, most likely: try smaller ones

@@ -54,8 +54,8 @@ class Accuracy:
 class ExecOptions:
     """Everything `braze exec` was asked for; file names are as the user gave them.
 
-    build: keyword arguments for `braze.build`; shapes: those of the run, names may be patterns;
-    given: (option, value) of what changes nothing.
+    build: keyword arguments for `braze.build`, with values still among the shapes; shapes: those of
+    the run, names may be patterns; given: (option, value) of what changes nothing.
     """
 
     onnx: str = ""
@@ -260,7 +260,7 @@ def exec_options(args: argparse.Namespace, unknown: Sequence[str]) -> ExecOption
         load_engine=args.loadEngine or "",
         save_engine=args.saveEngine or "",
         build=build,
-        shapes=parse_shapes(args.shapes, "--shapes"),
+        shapes=parse_shapes(args.shapes, "--shapes", signed=True),
         load_inputs=parse_pairs(args.loadInputs, "--loadInputs"),
         input_formats=parse_formats(args.inputIOFormats, "--inputIOFormats"),
         output_formats=parse_formats(args.outputIOFormats, "--outputIOFormats"),

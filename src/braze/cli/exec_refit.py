@@ -30,7 +30,7 @@ def build_refittable(
     where weights are stripped and --refit is not given.
     """
     if options.get("calibration") is not None or options.get("values"):
-        raise ConfigError("--refit keeps neither --calib nor --values; leave one of them out")
+        raise ConfigError("--refit keeps neither --calib nor values of inputs; leave one out")
     from braze.codegen.catalog import find_backend
     from braze.tensorrt.kept import finished
 

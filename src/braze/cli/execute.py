@@ -27,7 +27,7 @@ from braze.cli.exec_sections import (
 )
 from braze.cli.exec_table import TAKEN
 from braze.cli.exec_values import check_formats
-from braze.cli.feeds import input_lines, make_feed, run_shapes
+from braze.cli.feeds import bounded_contents, input_lines, make_feed, run_shapes
 from braze.cli.layers import own_times
 from braze.cli.measure import Limits, Measurement, Run, measure
 from braze.cli.options import check_written
@@ -44,6 +44,7 @@ from braze.cli.report import (
     trace_lines,
     write_json,
 )
+from braze.cli.shape_inputs import with_values
 from braze.core.errors import ConfigError, ExecutionError
 from braze.core.trace import Trace
 from braze.engine.read import read_file
@@ -137,10 +138,11 @@ def _build(o: ExecOptions, log: Log) -> braze.Engine:
     with build_progress() as progress:
         trace = Trace(progress=progress)
         model = _model(o)
+        options = with_values(model, o.build)
         engine = (
-            build_refittable(model, Path(o.onnx).stem, trace, o.build, identical=not o.refit)
+            build_refittable(model, Path(o.onnx).stem, trace, options, identical=not o.refit)
             if o.refit or o.strip
-            else braze.build(model, trace=trace, **o.build)
+            else braze.build(model, trace=trace, **options)
         )
     spent = time.perf_counter() - start
     parsing = trace.seconds.get("import", 0.0)
@@ -236,7 +238,8 @@ def _infer(o: ExecOptions, engine: braze.Engine, contents: Mapping[str, Content]
             "counted from 0"
         )
     shapes = run_shapes(engine, o.shapes, contents, profile)
-    feed = make_feed(plan, shapes, contents)
+    bounded = bounded_contents(plan, shapes, o.shapes, contents, profile)
+    feed = make_feed(plan, shapes, contents, bounded)
     log.say(*input_lines(plan, feed, contents))
     for name in o.gpu_names if not engine.on_gpu else ():
         log.warn(f"{name} changes nothing: the engine runs on the host")

@@ -9,7 +9,7 @@ import numpy as np
 
 import braze
 from braze.cli.contents import Content
-from braze.cli.layers import profile_shapes
+from braze.cli.layers import profile_contents, profile_shapes
 from braze.cli.report import shape_string
 from braze.cli.shapes import Shape, expand_names
 from braze.core.dtypes import BOOL, DType
@@ -35,7 +35,8 @@ def run_shapes(
     """
     plan = engine.plan
     shapes = profile_shapes(plan, profile or 0, "opt")
-    shapes.update(expand_names(given, [b.name for b in plan.inputs], "--shapes"))
+    told = expand_names(given, [b.name for b in plan.inputs], "--shapes")
+    shapes.update({n: shape for n, shape in told.items() if n not in _told_contents(plan, given)})
     arrays = {n: f.data.shape for n, f in files.items() if not isinstance(f.data, bytes)}
     shapes.update({n: shape for n, shape in arrays.items() if n in shapes})
     context = engine.create_context(profile)
@@ -46,14 +47,74 @@ def run_shapes(
     return shapes
 
 
+def _told_contents(plan: Plan, given: Mapping[str, Shape]) -> dict[str, Shape]:
+    """What --shapes says of inputs whose content is bounded, or fixed: as many numbers as they
+    hold, which are not the shape of one that is fixed.
+    """
+    rows = {b.name: b for b in plan.inputs}
+    own = profile_shapes(plan, 0, "opt")
+    found = {}
+    for name, numbers in expand_names(given, list(rows), "--shapes").items():
+        row = rows[name]
+        if len(numbers) == len(row.content or row.value) > 0 and (
+            row.content or numbers != own[name]
+        ):
+            found[name] = numbers
+    return found
+
+
+def bounded_contents(
+    plan: Plan,
+    shapes: Mapping[str, Shape],
+    given: Mapping[str, Shape],
+    files: Mapping[str, Content],
+    profile: int | None = None,
+) -> dict[str, Array]:
+    """Contents that --shapes tells, and of inputs that profiles bound: those of the files, else the
+    opt ones of the profile, where none is given of the first that all the others fit.
+    """
+    rows = {b.name: b for b in plan.inputs}
+    found = {
+        name: np.array(numbers, rows[name].dtype.numpy).reshape(shapes[name])
+        for name, numbers in _told_contents(plan, given).items()
+    }
+    bounded = {name: b for name, b in rows.items() if b.content}
+    read = files.keys() & (found.keys() | bounded.keys())
+    found |= {name: files[name].array(rows[name].dtype, shapes[name]) for name in read}
+    for k in range(len(plan.profiles)) if profile is None else ():
+        if _fits(plan, k, shapes, found):
+            profile = k
+            break
+    best = profile_contents(plan, profile or 0, "opt") if bounded else {}
+    made = {
+        name: np.array(best[name], b.dtype.numpy).reshape(shapes[name])
+        for name, b in bounded.items()
+    }
+    return made | found
+
+
+def _fits(
+    plan: Plan, profile: int, shapes: Mapping[str, Shape], contents: Mapping[str, Array]
+) -> bool:
+    numbers = {n: a.ravel().tolist() for n, a in contents.items()}
+    for given, corner in ((shapes, profile_shapes), (numbers, profile_contents)):
+        low, high = corner(plan, profile, "min"), corner(plan, profile, "max")
+        for name in low.keys() & given.keys():
+            inside = zip(low[name], given[name], high[name], strict=False)  # a run checks the rest
+            if not all(a <= n <= b for a, n, b in inside):
+                return False
+    return True
+
+
 def make_feed(
     plan: Plan,
     shapes: Mapping[str, Shape],
     files: Mapping[str, Content],
+    bounded: Mapping[str, Array],
     seed: int = 0,
     integers: int = SAFE_INTEGERS,
 ) -> dict[str, Array]:
-    """An array per input; random integers are below `integers`.
+    """An array per input; random integers are below `integers`. bounded: see `bounded_contents`.
 
     Raises BindingError for a file that names no input.
     """
@@ -63,7 +124,10 @@ def make_feed(
         raise BindingError(f"--loadInputs names {sorted(unknown)[0]!r}; the inputs are {names}")
     rng = np.random.default_rng(seed)
     return {
-        b.name: _input(b, shapes[b.name], files.get(b.name), rng, integers) for b in plan.inputs
+        b.name: bounded[b.name]
+        if b.name in bounded
+        else _input(b, shapes[b.name], files.get(b.name), rng, integers)
+        for b in plan.inputs
     }
 
 
@@ -77,6 +141,8 @@ def input_lines(
     lines = []
     for b in plan.inputs:
         source = "fixed" if b.value else f"random 0..{integers - 1}" if b.dtype.is_int else "random"
+        if b.content:
+            source = f"values {shape_string(feed[b.name].ravel().tolist())}"
         what = f"{shape_string(feed[b.name].shape)} {b.dtype}"
         source = files[b.name].path if b.name in files else source
         lines.append(f"Input {b.name}: {what} ({source})")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from braze.api import available_threads, check_layer_names, quantized
 from braze.builder import Network, choose_code, make_kernels
-from braze.cli.options import build_keywords
 from braze.cli.report import section
+from braze.cli.shape_inputs import model_keywords
 from braze.codegen.backend import Backend
 from braze.codegen.catalog import find_backend
 from braze.core.config import BuildConfig
@@ -41,7 +41,7 @@ def lower_model(args: argparse.Namespace, trace: Trace) -> Build:
 
     Raises what `braze.compile` raises before it makes code.
     """
-    given = build_keywords(args)
+    given = model_keywords(args)
     threads = given["threads"] or available_threads()
     backend = find_backend(given["target"], threads)
     config = BuildConfig(

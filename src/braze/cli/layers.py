@@ -26,6 +26,16 @@ def profile_shapes(plan: Plan, profile: int, which: str) -> dict[str, tuple[int,
     return {b.name: tuple(evaluate(dims[i], env) for i in b.shape) for b in plan.inputs}
 
 
+def profile_contents(plan: Plan, profile: int, which: str) -> dict[str, tuple[int, ...]]:
+    """Contents, flattened, at a corner of a profile, of the inputs whose content it bounds."""
+    corner = CORNERS.index(which)
+    return {
+        b.name: tuple(plan.profiles[profile].ranges[s][corner] for s in b.content)
+        for b in plan.inputs
+        if b.content
+    }
+
+
 def binding_shape(plan: Plan, binding: Binding) -> str:
     """A binding's shape with its symbols, e.g. `nx3x224x224`."""
     parts = [str(d) for d in shape_text(plan, binding.shape)]
@@ -67,21 +77,23 @@ def describe(plan: Plan, detailed: bool = True) -> dict[str, Any]:
         "Bindings": [b.name for b in (*plan.inputs, *plan.outputs)],
         "Inputs": [_binding(plan, b) for b in plan.inputs],
         "Outputs": [_binding(plan, b) for b in plan.outputs],
-        "Profiles": [
-            {
-                "shapes": {
-                    which: {n: list(s) for n, s in profile_shapes(plan, k, which).items()}
-                    for which in CORNERS
-                },
-                "arena_bytes": p.arena_bytes,
-                "lower_bound_bytes": p.lower_bound_bytes,
-            }
-            for k, p in enumerate(plan.profiles)
-        ],
+        "Profiles": [_profile(plan, k) for k in range(len(plan.profiles))],
         "Code bytes": size.code,
         "Weight bytes": size.weights,
         "Weights left out": plan.stripped,
     }
+
+
+def _profile(plan: Plan, index: int) -> dict[str, Any]:
+    of_inputs = {"shapes": profile_shapes, "values": profile_contents}
+    found: dict[str, Any] = {}
+    for what, corner in of_inputs.items():
+        corners = {which: corner(plan, index, which) for which in CORNERS}
+        if what == "shapes" or corners["opt"]:
+            found[what] = {w: {n: list(s) for n, s in c.items()} for w, c in corners.items()}
+    found["arena_bytes"] = plan.profiles[index].arena_bytes
+    found["lower_bound_bytes"] = plan.profiles[index].lower_bound_bytes
+    return found
 
 
 def _binding(plan: Plan, binding: Binding) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
     add = group.add_argument
     for which in ("min", "opt", "max"):
         add(f"--{which}Shapes", metavar="SPEC", action=ProfileEvents, dest="profile_events",
-            help=f"{which} shapes of the profile, e.g. x:1x3x224x224,y:scalar")  # fmt: skip
+            help=f"{which} shapes of the profile, e.g. x:1x3x224x224,y:scalar; of an integer "
+            "input that they cannot be the shape of, its values")  # fmt: skip
     add("--profile", metavar="K", action=ProfileEvents, dest="profile_events",
         help="the shape options that follow belong to profile K")  # fmt: skip
     add("--shapes", metavar="SPEC",
@@ -78,13 +79,16 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
 
 
 def build_keywords(args: argparse.Namespace) -> dict[str, Any]:
-    """Keyword arguments of `braze.build` from what `add_build_arguments` declared."""
+    """Keyword arguments of `braze.build` from what `add_build_arguments` declared.
+
+    Values among the shapes are still there; see `model_keywords`.
+    """
     profiles = parse_profiles(args.profile_events or [])
     shapes: dict[str, Any] | None = None
     if profiles:
         shapes = {name: [p[name] for p in profiles] for name in profiles[0]}
     elif args.shapes is not None:
-        shapes = dict(parse_shapes(args.shapes, "--shapes"))
+        shapes = dict(parse_shapes(args.shapes, "--shapes", signed=True))
     level = args.builderOptimizationLevel
     return {
         "threads": args.threads,
@@ -125,7 +129,7 @@ def parse_profiles(events: Sequence[tuple[str, str]]) -> tuple[dict[str, ShapeRa
         group = groups.setdefault(current, {})
         if option in group:
             raise ConfigError(f"{option} is given twice for profile {current}")
-        group[option] = parse_shapes(text, option)
+        group[option] = parse_shapes(text, option, signed=True)
     if sorted(groups) != list(range(len(groups))):
         raise ConfigError("profiles must be numbered 0, 1, 2, … without gaps")
     profiles = tuple(

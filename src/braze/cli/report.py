@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from braze.cli.layers import CORNERS, binding_shape, engine_size, profile_shapes
+from braze.cli.layers import (
+    CORNERS,
+    binding_shape,
+    engine_size,
+    profile_contents,
+    profile_shapes,
+)
 from braze.cli.measure import Measurement, Query, Statistics, summarize
 from braze.core.files import replacing
 from braze.core.trace import Trace
@@ -57,19 +63,24 @@ def engine_lines(plan: Plan) -> list[str]:
         f"(largest live set {size.lower_bound / MIB:.2f})",
     ]
     for kind, bindings in (("Input", plan.inputs), ("Output", plan.outputs)):
-        lines += [f"{kind} {b.name}: {b.dtype} {binding_shape(plan, b)}" for b in bindings]
+        lines += [
+            f"{kind} {b.name}: {b.dtype} {binding_shape(plan, b)}"
+            + (", its values within the profiles" if b.content else "")
+            for b in bindings
+        ]
     decisions = plan.record.get("decisions", ())
     return [*lines, *(f"Note: {d['text']}" for d in decisions if d.get("kind") == "note")]
 
 
 def profile_lines(plan: Plan) -> list[str]:
-    """min, opt and max shape of every input in every profile."""
+    """min, opt and max shape of every input in every profile, or the values it may hold."""
     lines = []
     for k in range(len(plan.profiles)):
-        corners = {w: profile_shapes(plan, k, w) for w in CORNERS}
+        corners = {w: profile_shapes(plan, k, w) | profile_contents(plan, k, w) for w in CORNERS}
         for b in plan.inputs:
             text = ", ".join(f"{w}={shape_string(s[b.name])}" for w, s in corners.items())
-            lines.append(f"Model input {b.name} (profile {k}): {text}")
+            what = " (values)" if b.content else ""
+            lines.append(f"Model input {b.name} (profile {k}){what}: {text}")
     return lines
 
 

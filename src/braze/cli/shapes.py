@@ -51,21 +51,26 @@ def parse_pairs(text: str | None, option: str, *, empty: bool = False) -> dict[s
     return out
 
 
-def parse_dims(text: str, option: str) -> Shape:
-    """`1x3x224x224` as a tuple, `scalar` or nothing as (); raises ConfigError for all else."""
+def parse_dims(text: str, option: str, *, signed: bool = False) -> Shape:
+    """`1x3x224x224` as a tuple, `scalar` or nothing as (); raises ConfigError for all else.
+
+    signed: they may be the content of an input, and below zero.
+    """
     if text in ("", "scalar"):
         return ()
     parts = text.split("x")
-    if not all(p.isascii() and p.isdigit() for p in parts):
+    digits = [p.removeprefix("-") if signed else p for p in parts]
+    if not all(p.isascii() and p.isdigit() for p in digits):
         raise ConfigError(f"{option}: {text!r} is not a shape; write sizes as in 1x3x224x224")
-    if any(len(p.lstrip("0")) > len(str(MAX_SIZE)) or int(p) > MAX_SIZE for p in parts):
+    if any(len(p.lstrip("0")) > len(str(MAX_SIZE)) or int(p) > MAX_SIZE for p in digits):
         raise ConfigError(f"{option}: {text!r} holds a size above {MAX_SIZE}; give a smaller one")
     return tuple(int(p) for p in parts)
 
 
-def parse_shapes(text: str | None, option: str) -> dict[str, Shape]:
-    """The value of --shapes and its kin: name (or pattern) -> shape."""
-    return {n: parse_dims(v, option) for n, v in parse_pairs(text, option, empty=True).items()}
+def parse_shapes(text: str | None, option: str, *, signed: bool = False) -> dict[str, Shape]:
+    """The value of --shapes and its kin: name (or pattern) -> shape, or (signed) content."""
+    pairs = parse_pairs(text, option, empty=True)
+    return {n: parse_dims(v, option, signed=signed) for n, v in pairs.items()}
 
 
 def parse_values(text: str, option: str) -> dict[str, tuple[int | float, ...]]:

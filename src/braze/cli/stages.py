@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import braze
 from braze.cli.kernels import kernel_listings, lower_model
-from braze.cli.options import add_build_arguments, build_keywords, file_name
+from braze.cli.options import add_build_arguments, file_name
 from braze.cli.report import decision_lines, section
+from braze.cli.shape_inputs import model_keywords
 from braze.core.errors import ConfigError
 from braze.core.trace import Trace
 from braze.runtime.report import describe_plan
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def _print_stages(args: argparse.Namespace, trace: Trace) -> None:
     plan = None
     if args.only in PLAN:
-        plan = braze.compile(args.model, trace=trace, **build_keywords(args))
+        plan = braze.compile(args.model, trace=trace, **model_keywords(args))
     else:
         lower_model(args, trace)
     names = [*(name for name, _ in trace.stages), PLAN]

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import braze
-from braze.cli.layers import CORNERS, profile_shapes
+from braze.cli.layers import CORNERS, profile_contents, profile_shapes
 from braze.cli.numbers import whole
 from braze.cli.options import check_written, file_name
 from braze.cli.progress import build_progress
 from braze.cli.report import engine_lines
+from braze.cli.shapes import Shape
 from braze.core.config import EFFORTS, MAX_SIZE
 from braze.core.errors import ConfigError
 from braze.engine.plan import Binding, Plan
@@ -83,13 +84,8 @@ def options_of(plan: Plan, level: int | None = None) -> dict[str, Any]:
         for b in plan.inputs
         if all(d < MAX_SIZE for profile in corners for d in profile[-1][b.name])
     }
-    first = corners[0][0]
+    values = _values(plan, corners[0][0])
     layers = plan.record.get("layer_precisions")
-    values = {
-        b.name: np.array(b.value, b.dtype.numpy).reshape(first[b.name])
-        for b in plan.inputs
-        if b.value
-    }
     return {
         "target": kind,
         "precision": plan.record["precision"],
@@ -99,6 +95,22 @@ def options_of(plan: Plan, level: int | None = None) -> dict[str, Any]:
         "debug": tuple(d.name for d in plan.debug),
         **({"layer_precisions": layers} if layers else {}),
     }
+
+
+def _values(plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
+    """Contents that inputs are held to, or (min, opt, max) of them in each profile."""
+    bounds = [[profile_contents(plan, k, w) for w in CORNERS] for k in range(len(plan.profiles))]
+    values: dict[str, Any] = {}
+    for b in plan.inputs:
+        shape = shapes[b.name]
+        if b.value:
+            values[b.name] = np.array(b.value, b.dtype.numpy).reshape(shape)
+        elif b.content:
+            values[b.name] = [
+                tuple(np.array(c[b.name], dtype=object).reshape(shape).tolist() for c in corners)
+                for corners in bounds
+            ]
+    return values
 
 
 def _tensors(bindings: Sequence[Binding]) -> str:

@@ -108,7 +108,8 @@ def resolve_shapes(
         shape = _content_shape(name, content)
         options.setdefault(name, ((shape, shape, shape),))
     for name, content in bounded.items():
-        if options.setdefault(name, ((content.shape,) * 3,)) != ((content.shape,) * 3,):
+        own = (content.shape,) * 3
+        if any(triple != own for triple in options.setdefault(name, (own,))):
             raise ShapeError(
                 f"values of input {name!r} have shape {list(content.shape)} but shapes gives it "
                 "another; leave it out of shapes"
