@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from braze.cli.options import build_keywords
 from braze.cli.shapes import Shape
 from braze.core.dtypes import DType
-from braze.frontend.onnx.proto import ModelSource, load_model
-from braze.frontend.onnx.records import ValueRecord
+
+if TYPE_CHECKING:
+    from braze.frontend.onnx.proto import ModelSource
+    from braze.frontend.onnx.records import ValueRecord
 
 
 def model_keywords(args: argparse.Namespace) -> dict[str, Any]:
@@ -27,6 +29,8 @@ def with_values(model: ModelSource, keywords: dict[str, Any]) -> dict[str, Any]:
     shapes = keywords["shapes"]
     if not shapes:
         return keywords
+    from braze.frontend.onnx.proto import load_model  # of the compiler: a run does without
+
     records = {i.name: i for i in load_model(model).graph.inputs}
     values = dict(keywords["values"] or {})
     kept = {}
