@@ -149,6 +149,29 @@ def test_depthwise_windows(window: Window, kind: str, dtype: DType, images: Dim)
     every_tactic(kernel, harness.random_inputs(kernel, env), env)
 
 
+@pytest.mark.parametrize("images", [N, 2])
+@pytest.mark.parametrize("dtype", [F32, F16], ids=str)
+@pytest.mark.parametrize(
+    ("channels", "groups", "taps", "strides", "pads"),
+    [
+        ((4, 4), 4, (3, 3, 3), (1, 1, 1), (1, 1, 1, 1, 1, 1)),
+        ((17, 17), 17, (3, 3, 3), (2, 3, 2), (1, 0, 1, 1, 0, 1)),
+        ((3, 4), 1, (2, 2, 2), (1, 1, 1), (0, 1, 0, 1, 0, 1)),
+        ((6, 40), 2, (3, 1, 3), (1, 2, 1), (1, 0, 1, 1, 0, 1)),
+    ],
+)
+def test_windows_over_three_axes(
+    channels: tuple[int, int], groups: int, taps: tuple[int, ...], strides: tuple[int, ...],
+    pads: tuple[int, ...], dtype: DType, images: Dim,
+) -> None:  # fmt: skip
+    """Their indices are small numbers of several parts, which compilers make 16 bits of."""
+    kernel = typed(
+        harness.conv3d(images, (8, 9, 5), channels, taps, strides, pads, groups, "relu"), dtype
+    )
+    env = {"n": 2}
+    every_tactic(kernel, harness.random_inputs(kernel, env), env)
+
+
 @pytest.mark.parametrize(
     ("dtype", "kind"), [(F32, "relu"), (F16, "residual"), (BF16, "relu")], ids=str
 )

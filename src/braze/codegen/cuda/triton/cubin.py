@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from braze.codegen.cuda.gluon.header import GLUON_HEADER
+from braze.codegen.cuda.triton.assembly import assemble, without_packed_additions
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.errors import CompileError
 from braze.fusion.kernel import TensorMap
@@ -84,9 +85,11 @@ def function_of(source: TritonSource, capability: int = 0) -> Any:
 
 
 def compile_source(source: TritonSource, capability: int) -> Any:
-    """What Triton makes of a source: code of every stage, and what it says of it."""
+    """What Triton makes of a source: code of every stage, and what it says of it.
+
+    The machine code that runs is that of `code_of`.
+    """
     import triton
-    from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     signature = {f"map{i}": _descriptor(m) for i, m in enumerate(source.maps)}
@@ -101,13 +104,31 @@ def compile_source(source: TritonSource, capability: int) -> Any:
         ast = GluonASTSource(function_of(source, capability), signature, {}, aligned)
     else:
         ast = ASTSource(function_of(source, capability), signature, {}, aligned)
-    options = {
+    return triton.compile(ast, target=_target(capability), options=_options(source))
+
+
+def _options(source: TritonSource) -> dict[str, Any]:
+    return {
         "num_warps": source.warps, "num_stages": source.stages,
         # contraction of products and sums is left to the source
         "enable_fp_fusion": False,
         "maxnreg": source.registers or None,
     }  # fmt: skip
-    return triton.compile(ast, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+def _target(capability: int) -> Any:
+    from triton.backends.compiler import GPUTarget
+
+    return GPUTarget("cuda", capability, 32)
+
+
+def code_of(source: TritonSource, capability: int, compiled: Any) -> bytes:
+    """The machine code of what `compile_source` gave."""
+    ptx = str(compiled.asm["ptx"])
+    mended = without_packed_additions(ptx)
+    if mended == ptx:
+        return bytes(compiled.asm["cubin"])
+    return assemble(mended, _target(capability), _options(source))
 
 
 def _descriptor(m: TensorMap) -> str:
@@ -128,12 +149,13 @@ def compile_cubin(source: TritonSource, capability: int) -> Cubin:
             "in the source tree of braze"
         ) from e
     meta = done.metadata
-    return Cubin(meta.name, done.asm["cubin"], meta.shared, 32 * meta.num_warps)
+    code = code_of(source, capability, done)
+    return Cubin(meta.name, code, meta.shared, 32 * meta.num_warps)
 
 
 def listing_of(source: TritonSource, capability: int) -> str:
     """The PTX of one launch."""
-    return str(compile_source(source, capability).asm["ptx"])
+    return without_packed_additions(str(compile_source(source, capability).asm["ptx"]))
 
 
 def triton_version() -> str:
