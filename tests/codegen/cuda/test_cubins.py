@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import braze
 from braze.codegen.cuda.backend import CudaBackend
@@ -141,3 +141,21 @@ def test_without_a_card_the_target_alone_is_refused() -> None:
         braze.build(small_models.conv_net(), target="cuda", shapes=DYNAMIC)
     with pytest.raises(braze.TargetError, match="no NVIDIA GPU"):
         braze.build(small_models.conv_net(), target="cuda:sm_90", shapes=DYNAMIC)
+
+
+@pytest.mark.parametrize("weight", [(0, 2, 3, 3), (4, 0, 3, 3)], ids=str)
+def test_convolutions_without_a_channel_are_loops(weight: tuple[int, ...]) -> None:
+    """No template packs a weight that is empty."""
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    shape = [1, weight[1], 5, 5]
+    model = helper.make_model(
+        helper.make_graph(
+            [node], "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [numpy_helper.from_array(np.zeros(weight, np.float32), "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=9,
+    )  # fmt: skip
+    plan = braze.compile(model, target="cuda:sm_90", optimization_level=1)
+    assert plan.outputs[0].name == "y"

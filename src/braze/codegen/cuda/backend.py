@@ -192,6 +192,8 @@ class CudaBackend:
         if isinstance(spec, ConvSpec):
             if 1 not in constant:
                 return "its weight is not constant"
+            if not spec.in_channels or not spec.out_channels:
+                return "it has no channel"
             if spec.fill:
                 return f"its padding holds {spec.fill}, and boxes are padded with zeros"
             if spec.groups > 1 and spec.in_channels == spec.groups and not is_depthwise(spec):
