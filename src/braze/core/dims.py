@@ -20,6 +20,9 @@ from braze.core.errors import ShapeError
 Dim = Union[int, "DimExpr"]
 Shape = tuple[Dim, ...]
 Interval = tuple[int, int]
+# what may be added to a size and what it may be multiplied by, so that no size makes it wrap
+MOST_ADDED = 2**62
+MOST_FACTOR = 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +364,14 @@ def _from_ast(node: ast.expr) -> Dim:
         if isinstance(node.op, ast.Mod):
             return mod(a, b)
     raise ValueError(ast.dump(node))
+
+
+def may_wrap(d: Dim) -> bool:
+    """Whether it may leave the range of int64 for some sizes: then it is no size, and kernels
+    compute it."""
+    if isinstance(d, int):
+        return not -(2**63) <= d < 2**63
+    return any(abs(c) > (MOST_FACTOR if m else MOST_ADDED) for m, c in d.terms)
 
 
 def is_static(shape: Iterable[Dim]) -> bool:

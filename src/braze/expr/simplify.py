@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from braze.core.dims import Dim, exact_div
+from braze.core.dims import Dim, exact_div, may_wrap
 from braze.core.dtypes import BOOL, I64
 from braze.expr.affine import content
 from braze.expr.bounds import at_most, index_range, positive_symbols
@@ -107,6 +107,8 @@ def _is_const(e: Expr, value: int | bool) -> bool:
 def _sum(e: Expr) -> Expr | None:
     total = linear(e)
     merged = _join_division(total)
+    if any(may_wrap(d) for d in (merged.constant, *merged.terms.values())):
+        return None
     result = merged.expr()
     return None if result == e else result
 

@@ -176,7 +176,10 @@ def _known_pair(op: str, a: Any, b: Any, dtype: DType, bounds: Bounds) -> Any:
 
 
 def exact_in(x: Any, dtype: DType) -> Any:
-    """`x` as `dtype` holds it: wrapped integers; None for floats that would be rounded."""
+    """`x` as `dtype` holds it: wrapped integers; None for floats that would be rounded and sizes
+    that may wrap."""
+    if isinstance(x, DimExpr) and dims.may_wrap(x):
+        return None
     if dtype.is_float:
         if isinstance(x, DimExpr):
             return x if dtype.bits >= 32 else None
