@@ -119,6 +119,12 @@ def test_integers_are_off_by_a_step_at_most_and_no_results_agree() -> None:
     assert disagreeing([[], []], exact, nobody) == []
 
 
+@pytest.mark.filterwarnings("error")
+def test_results_without_an_element_agree() -> None:
+    empty = np.zeros((2, 0), np.float32)
+    assert disagreeing([[empty], [empty]], CLOSE, nobody) == []
+
+
 def test_the_truth_is_the_numpy_meaning_where_it_is_affordable() -> None:
     kernel = product(16)
     inputs = [numbers(64 * 16).reshape(64, 16), numbers(16 * 48).reshape(16, 48)]

@@ -144,6 +144,8 @@ def _near(right: Array, other: Array, limit: Bound) -> bool:
         # differences of unsigned and of 64-bit integers wrap in their own types
         far = np.abs(right.astype(np.float64) - other.astype(np.float64)) > limit.steps
         return int(np.count_nonzero(far)) <= right.size // limit.one_of
+    if not right.size:
+        return True
     wide, there = right.astype(np.float64), other.astype(np.float64)
     finite = np.isfinite(wide)
     size = math.sqrt(float(np.mean(np.square(wide, where=finite, out=np.zeros_like(wide)))))
