@@ -42,9 +42,11 @@ def drawn_sums(
     NaN are drawn from what such orders give; empty for all other ops. op: that of the node, in
     float64; factor: the largest behind the sum that may be in its terms (a scale), 1 for none."""
     v = node.outputs[0]
-    if rng is None or not v.dtype.is_float:
+    if not v.dtype.is_float:
         return {}
     given = [None if i is None else values[i] for i in node.inputs]
+    if rng is None:  # this run has taps beside the image left out, all of them
+        return {v: _left_out(op, *given[:2])} if _has_odd_taps(op, given) else {}
     if isinstance(op, Reduce) and op.kind == "prod":
         return {v: _orders_of_factors(op, given, values[v], v.dtype.bits == 64, rng)}
     if not _is_sum(op):
@@ -166,11 +168,11 @@ def _beside(
 ) -> Array:
     """Taps of infinite or NaN weights outside of the image: they are left out, or zero times the
     weight is NaN (docs/semantics.md)."""
+    if not _has_odd_taps(op, given):
+        return found
     x, w = given[0], given[1]
     assert x is not None and w is not None
     odd = (~np.isfinite(w)).astype(np.float64)
-    if not odd.any():
-        return found
     inside = op.reference(np.ones_like(x), odd)[0]
     if isinstance(op, Conv):
         total = odd.sum(tuple(range(1, odd.ndim)))
@@ -181,16 +183,33 @@ def _beside(
     outside = inside < total - 0.5
     if not outside.any():
         return found
-    # where nothing infinite is inside: the other terms, or what their overflow makes of them
-    without = op.reference(x, np.where(odd > 0, 0.0, w))[0]
+    left_out = _left_out(op, x, w)
     huge = max(float(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in (x, w)) > TOP**0.4
     # in some runs all alike, as one kernel has it
     size = found.shape if rng.random() < 0.5 else (1,) * found.ndim
     choice = rng.integers(4 if huge else 2, size=size)
-    drawn = np.where((choice == 1) & (inside < 0.5), without, np.nan)
-    signs = rng.choice([np.inf, -np.inf], found.shape)
-    drawn = np.where(((choice == 1) & (inside > 0.5)) | (choice > 1), signs, drawn)
+    drawn = np.where(choice == 1, left_out, np.nan)
+    drawn = np.where(choice > 1, rng.choice([np.inf, -np.inf], found.shape), drawn)
     return np.where(outside, drawn, found)
+
+
+def _has_odd_taps(op: Op, given: Given) -> bool:
+    return isinstance(op, (Conv, ConvTranspose)) and not np.isfinite(given[1]).all()  # type: ignore[arg-type]
+
+
+def _left_out(op: Op, x: Array | None, w: Array | None) -> Array:
+    """What the taps inside the image give, those of infinite or NaN weights among them."""
+    assert x is not None and w is not None
+
+    def met(data: Array, weight: Array) -> Array:
+        return op.reference(data.astype(np.float64), weight.astype(np.float64))[0] > 0.5
+
+    up = met(x > 0, np.isposinf(w)) | met(x < 0, np.isneginf(w))
+    down = met(x < 0, np.isposinf(w)) | met(x > 0, np.isneginf(w))
+    zeros = met((x == 0) | np.isnan(x), np.isinf(w)) | met(np.ones_like(x), np.isnan(w))
+    total = op.reference(x, np.where(np.isfinite(w), w, 0.0))[0]
+    total = total + np.where(up, np.inf, 0.0) - np.where(down, np.inf, 0.0)
+    return np.where(zeros, np.nan, total)
 
 
 def _inside(

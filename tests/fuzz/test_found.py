@@ -314,3 +314,37 @@ def test_factors_of_all_sizes_and_a_zero() -> None:
     x = Tensor("float32", ("n", 17), Fill("spread"), 600963894)
     steps = (Step("ReduceProd", ("x",), ("y",)),)
     right(Case(steps, {"x": x}, ("y",), sizes={"n": (1, 3, 9)}), Variant(2), Variant(1))
+
+
+@pytest.mark.parametrize("other", [-(2**63), 2**63 - 1, 2**62, -(2**62), 2**33])
+@pytest.mark.parametrize("op", ["Sub", "Add", "Mul"])
+def test_arithmetic_of_sizes_wraps(op: str, other: int) -> None:
+    """An engine of n - (-2**63) could not be loaded, and n * 2**62 was refused in its runs."""
+    steps = (Step("Shape", ("x",), ("s",)), Step(op, ("s", "k"), ("y",)))
+    k = {"k": Tensor("int64", (1,), values=(other,))}
+    case = Case(steps, {"x": drawn(1, "n")}, ("y",), k, sizes={"n": (1, 2, 5)})
+    right(case, *LEVELS[:2], REFERENCE)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32"])
+def test_a_sum_of_nothing_loads_nothing(kind: str) -> None:
+    """The reference looked up the element of an empty tensor that a fixed index names."""
+    steps = (Step("Cast", ("x",), ("c",), {"to": 6 if kind == "uint8" else 1}),
+             Step("ReduceSum", ("c", "axes"), ("y",), {"keepdims": 0}))  # fmt: skip
+    axes = {"axes": Tensor("int64", (2,), values=(2, 3))}
+    case = Case(steps, {"x": Tensor(kind, (2, 1, 1, 0))}, ("y",), axes, opset=18)
+    right(case, *LEVELS, REFERENCE, Variant(2, "reference"))
+
+
+def test_rows_that_know_how_many_they_are_are_not_compared_with_a_row_alone() -> None:
+    """A number picked by the count of rows vanishes in LogSoftmax but for its rounding."""
+    steps = (Step("Shape", ("x",), ("s",)), Step("Gather", ("s", "first"), ("n",)),
+             Step("Gather", ("table", "n"), ("k",)), Step("Add", ("x", "k"), ("z",)),
+             Step("LogSoftmax", ("z",), ("y",)))  # fmt: skip
+    constants = {"first": Tensor("int64", (1,), values=(0,)), "table": drawn(3, 6)}
+    sizes = {"n": (1, 3, 5)}
+    case = Case(steps, {"x": drawn(1, "n", 9)}, ("y",), constants, sizes=sizes)
+    for number in range(0, 30, 3):
+        assert check(case, number, (Variant(1),)).slots == 0
+    plain = Case(steps[3:], {"x": drawn(1, "n", 9)}, ("y",), {"k": drawn(3, 1)}, sizes=sizes)
+    assert check(plain, 0, (Variant(1),)).slots > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from braze.core.dtypes import BOOL, F32
@@ -13,6 +15,7 @@ from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import Reduce
 from tests.fuzz.bounds import Perturbed
 from tests.fuzz.case import Case, Fill, Step, Tensor
+from tests.fuzz.checks import check
 from tests.fuzz.expected import MINUS, NAN, PLUS, _combine
 from tests.fuzz.left_open import moved_places, unseen
 from tests.fuzz.overflow import drawn_sums
@@ -125,6 +128,37 @@ def test_an_index_that_nothing_reads_may_be_out_of_range() -> None:
     steps = (Step("ReverseSequence", ("x", "n"), ("r",)), Step("Size", ("r",), ("y",)))
     inputs = {"x": Tensor("float32", (8, 3)), "n": Tensor("int64", (3,), values=(9, 1, 1))}
     right(Case(steps, inputs, ("y",), outside="n"), Variant(1, "reference"))
+
+
+def test_an_index_that_a_constant_condition_leaves_out_may_be_out_of_range() -> None:
+    steps = (Step("ReverseSequence", ("x", "n"), ("r",), {"time_axis": 1, "batch_axis": 0}),
+             Step("Where", ("c", "r", "z"), ("y",)))  # fmt: skip
+    wrong = Tensor("int64", (2,), Fill("integers", 1, 12, ("2147483647",), 0.0), 3)
+    inputs = {"x": Tensor("float32", (2, 12)), "n": wrong}
+    condition = {"z": Tensor("float32", (1,), seed=1), "c": Tensor("bool", (1,), values=(False,))}
+    right(Case(steps, inputs, ("y",), condition, outside="n"))
+    # and one that is read has to be refused
+    condition["c"] = replace(condition["c"], values=(True,))
+    read = check(Case(steps, inputs, ("y",), condition, outside="n"), ways=(Variant(1),))
+    assert read.status == "right" and read.refused_data
+
+
+def test_taps_beside_the_image_are_left_out_by_one_run() -> None:
+    """An infinite weight that meets padding is NaN to the letter; kernels pass over it. What lies
+    behind that, here a smallest over the batch, is one of both."""
+    steps = (Step("Conv", ("x", "w"), ("c",), {"pads": (1, 1)}),
+             Step("ReduceMin", ("c", "axes"), ("y",), {"keepdims": 0}))  # fmt: skip
+    inputs = {"x": Tensor("float32", (6, 1, 5), Fill("uniform", 0.1, 0.9), 3)}
+    weight = np.array([np.inf, 0.5, -np.inf], np.float32)
+    constants = {"w": Tensor("float32", (1, 1, 3), values=tuple(weight.tolist())),
+                 "axes": Tensor("int64", (1,), values=(0,))}  # fmt: skip
+    case = Case(steps, inputs, ("y",), constants, opset=18)
+    graph = import_network(case.model()).graph
+    with np.errstate(all="ignore"):
+        found = Perturbed(graph, None).evaluate(case.feed({}), frozenset())["y"]
+    # infinities of both signs meet inside the image, and one of them beside its edges
+    assert np.isneginf(found[0, 0]) and np.isnan(found[0, 1:-1]).all() and np.isposinf(found[0, -1])
+    right(case)
 
 
 def test_a_huge_factor_behind_a_convolution_may_be_in_its_weights() -> None:

@@ -282,7 +282,15 @@ def _built(case: Case, variant: Variant) -> tuple[Engine, bool]:
 
 
 def _faults(numbers: range) -> list[tuple[int, str]]:
-    return [(n, fault(n)) for n in numbers]
+    return [(n, _fault_or_error(n)) for n in numbers]
+
+
+def _fault_or_error(number: int) -> str:
+    """An error is a fault too, and the run goes on."""
+    try:
+        return fault(number)
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
 
 
 def _told(counts: Counter[str]) -> str:
