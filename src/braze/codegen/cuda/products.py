@@ -30,10 +30,6 @@ LARGEST_SPLIT_TILE = 64 * 128
 MOST_WORKSPACE = 32 << 20
 LINE_BYTES = 128
 FEWEST_ROWS = 16  # of a tile
-# of a tile whose steps are over taps and channels at once: those of 16 rows give wrong sums for
-# dilated windows on an H200 with Triton 3.6 (ONNX's test_Conv3d_dilated), and right ones in its
-# interpreter; those of 32 and 64 rows are right in both
-FEWEST_FLAT_ROWS = 32
 A_KIND = 4  # candidates with the same rows and columns
 # What `_cost` adds up, in microseconds, for 64 x 64 outputs (area), 128 rows and columns together
 # (edge) and 128 bytes of each: fitted to 1,129 times of float16 products and convolutions on an
@@ -119,12 +115,8 @@ def _problem(kernel: AnchorKernel, effort: Effort) -> _Problem:
 
 def _tiles(p: _Problem, shared_bytes: int) -> Iterator[Tile]:
     """Every tile that fits into shared memory and wastes less than it computes."""
-    flat = isinstance(p.spec, ConvSpec) and depth_of(p.spec, LINE_BYTES).flat
-    fewest = FEWEST_FLAT_ROWS if flat else FEWEST_ROWS
     for rows, columns, warps in TILES:
-        if rows < fewest:
-            continue
-        if rows > 2 * max(fewest // 2, p.rows) or columns > 2 * max(16, p.columns):
+        if rows > 2 * max(FEWEST_ROWS // 2, p.rows) or columns > 2 * max(16, p.columns):
             continue
         for block in _blocks(p):
             most = p.steps(block)
