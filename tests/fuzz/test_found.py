@@ -348,3 +348,10 @@ def test_rows_that_know_how_many_they_are_are_not_compared_with_a_row_alone() ->
         assert check(case, number, (Variant(1),)).slots == 0
     plain = Case(steps[3:], {"x": drawn(1, "n", 9)}, ("y",), {"k": drawn(3, 1)}, sizes=sizes)
     assert check(plain, 0, (Variant(1),)).slots > 0
+
+
+def test_lengths_of_no_steps_are_not_read() -> None:
+    """The reference refused a length of 1 where there is no step to reverse."""
+    steps = (Step("ReverseSequence", ("x", "n"), ("y",), {"time_axis": 1, "batch_axis": 0}),)
+    inputs = {"x": Tensor("float32", (2, 0)), "n": Tensor("int64", (2,), values=(1, 0))}
+    right(Case(steps, inputs, ("y",)), *LEVELS[:2], REFERENCE)

@@ -180,7 +180,7 @@ class ReverseSequence(Op):
         moved = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
         t = np.arange(moved.shape[1])
         wrong = lengths[(lengths < 0) | (lengths > moved.shape[1])]
-        if len(wrong):
+        if len(wrong) and x.size:  # where nothing is, nothing is read
             raise IndexError(f"ReverseSequence: length {wrong[0]} is outside 0..{moved.shape[1]}")
         source = np.where(t < lengths[:, None], lengths[:, None] - 1 - t, t)
         y = moved[np.arange(len(lengths))[:, None], source]
