@@ -15,8 +15,8 @@ from braze.ops.product.matmul import MatMul
 from braze.ops.reduce.reduce import Reduce
 from tests.fuzz.bounds import Perturbed
 from tests.fuzz.case import Case, Fill, Step, Tensor
-from tests.fuzz.checks import check
-from tests.fuzz.expected import MINUS, NAN, PLUS, _combine
+from tests.fuzz.checks import _splits_largest, check
+from tests.fuzz.expected import MINUS, NAN, PLUS, _combine, expected
 from tests.fuzz.left_open import moved_places, unseen
 from tests.fuzz.overflow import drawn_sums
 from tests.fuzz.test_found import right
@@ -255,3 +255,18 @@ def test_the_order_of_factors_decides_what_overflows() -> None:
     assert np.isnan(drawn[:, :2]).any(0).all() and np.isinf(drawn[:, :2]).any(0).all()
     assert (drawn[:, 0] == 1.0).any() and (drawn[:, 1] == 0.0).any()
     assert (drawn[:, 2] == 1.0).all()
+
+
+def test_the_largest_number_is_infinite_in_parts_of_a_gpu_alone() -> None:
+    weight = {"w": Tensor("float32", (2, 2), Fill(strewn=("-max",), share=0.6), 3)}
+    steps = (Step("MatMul", ("x", "w"), ("y",)),)
+    case = Case(steps, {"x": Tensor("float32", (2, 2))}, ("y",), weight)
+    assert _splits_largest(case, Variant(2, "cuda:sm_90"))
+    assert not _splits_largest(case, Variant(2, "cpu"))
+    plain = replace(case, constants={"w": Tensor("float32", (2, 2))})
+    assert not _splits_largest(plain, Variant(2, "cuda"))
+    graph = import_network(plain.model()).graph
+    want = expected(graph, plain.feed({}))["y"]
+    off = np.full(want.exact.shape, np.nan, np.float32)
+    assert want.error(off)[0] == np.inf and want.of_any_kind().error(off)[0] == 0
+    assert want.of_any_kind().error((want.exact + 1).astype("f"))[0] > 1

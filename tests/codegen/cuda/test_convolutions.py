@@ -15,10 +15,9 @@ from braze.codegen.cuda.libraries.epilogue import Epilogue, Split, split_of
 from braze.codegen.cuda.libraries.equal_rows import equal_inputs, outputs_agree
 from braze.codegen.cuda.libraries.tactics import library_code
 from braze.codegen.cuda.packing import pack_constant
-from braze.codegen.cuda.products import product_tactics
 from braze.codegen.cuda.target import CudaTarget
 from braze.codegen.reference.run import run_kernel
-from braze.core.config import EFFORTS, BuildConfig, Effort
+from braze.core.config import BuildConfig, Effort
 from braze.core.dims import sym
 from braze.core.dtypes import BF16, F16, F32, DType
 from braze.core.errors import CompileError
@@ -230,11 +229,3 @@ def test_engine_files_hold_plans() -> None:
         data = np.asarray(plan.weight_data[[w.offset for w in plan.weights].index(weight.offset)])
         want = np.moveaxis(weights[name], 1, -1).reshape(-1)
         np.testing.assert_array_equal(data.reshape(-1), want)
-
-
-@pytest.mark.parametrize("channels", [3, 16])
-def test_steps_over_taps_and_channels_take_no_tile_of_sixteen_rows(channels: int) -> None:
-    """Those were wrong on a card, for dilated windows of few channels; others keep them."""
-    kernel = harness.conv(2, 5, 5, (channels, 4), (2, 2), dilations=(2, 2), kind="residual")
-    rows = {dict(t.parameters)["rows"] for t in product_tactics(kernel, 200 << 10, EFFORTS[5])}
-    assert (16 in rows) == (channels == 16) and 32 in rows
