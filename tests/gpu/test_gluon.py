@@ -44,10 +44,11 @@ pytestmark = pytest.mark.skipif(
     CARD is None or CARD.capability != "sm_90", reason="the Gluon templates are for sm_90"
 )
 KINDS = [k for k in harness.EPILOGUES if k != "exp"]  # which leaves the range of 16-bit floats
-ALONE, ONE, TWO = (
+ALONE, ONE, TWO, WIDE = (
     GluonTile(64, 64, 4, 4, 0),
     GluonTile(256, 64, 8, 4, 1),
     GluonTile(64, 64, 4, 8, 2),
+    GluonTile(128, 192, 4, 5, 2),
 )
 tiles = pytest.mark.parametrize("tile", [ALONE, TWO], ids=["alone", "turns"])
 
@@ -94,6 +95,8 @@ def test_every_tile(sizes: tuple[int, int, int, int, int]) -> None:
         ((700, 512, 640), True, ALONE), ((700, 512, 640), False, TWO),
         ((333, 201, 64), True, TWO), ((70, 77, 72), False, ALONE), ((300, 129, 64), True, ONE),
         ((150, 200001, 64), True, TWO), ((150, 200000, 64), True, ALONE),
+        ((1000, 2304, 768), True, WIDE), ((700, 50257, 200), True, WIDE),
+        ((4500, 600, 64), False, WIDE),
     ],
 )  # fmt: skip
 def test_sizes(sizes: tuple[int, int, int], turned: bool, tile: GluonTile) -> None:

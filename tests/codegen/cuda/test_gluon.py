@@ -52,9 +52,11 @@ def forms() -> list[tuple[str, AnchorKernel, GluonTile]]:
     found.append(("batches", rows, ALONE))
     found.append(("bfloat16", typed(harness.matmul((), 64, 64, 64, kind="relu"), BF16), TURNS))
     three = half(harness.matmul((), M, 200, 72, kind="residual"))  # columns are 128 and 64
+    biased = half(harness.matmul((), M, 200, 72, kind="bias"))
     found += [
         ("192", three, GluonTile(64, 192, 4, 4, 2)),
         ("192-alone", three, GluonTile(128, 192, 8, 4, 0)),
+        ("192-wide", biased, GluonTile(128, 192, 4, 5, 2)),
     ]
     ragged = half(harness.matmul((), M, 163, 72, kind="residual"))
     found += [("ragged", ragged, TURNS), ("ragged-alone", ragged, ALONE)]
@@ -101,6 +103,24 @@ def test_what_is_larger_than_a_cache_is_read_once() -> None:
         kernel = half(harness.matmul((), 4096, columns, 768, turned=True))
         text = gluon_source(kernel, GluonTile(128, 128, 4, 4, 2)).text
         assert text.count(f"column_tile = {order}\n") == 2
+
+
+def test_the_turn_is_handed_on_under_the_last_products() -> None:
+    """The tensor cores then have work while the other group gets ready; places in shared memory
+    are given back behind them."""
+    text = gluon_source(PRODUCT, TURNS).text
+    turn, place = "mbarrier.arrive(turn.index(1 - me))", "mbarrier.arrive(empty.index(last))"
+    loop, drain = "mbarrier.arrive(empty.index(before)", "warpgroup_mma_wait(0"
+    assert text.index(loop) < text.index(turn) < text.index(drain) < text.index(place)
+    assert "turn.index(1 - me)" not in gluon_source(PRODUCT, replace(TURNS, consumers=1)).text
+
+
+def test_wide_tiles_leave_residuals_out() -> None:
+    """Beside 192 sums a thread has no registers for what it reads ahead."""
+    wide = gluon_tactic(GluonTile(128, 192, 4, 5, 2))
+    for kind, offered in (("none", True), ("bias", True), ("residual", False), ("rows", True)):
+        kernel = half(harness.matmul((), 4096, 768, 768, kind=kind))
+        assert (wide in gluon_tactics(kernel, SHARED, EFFORTS[3])) is offered
 
 
 def test_ragged_rows_are_stored_along_rows() -> None:

@@ -97,7 +97,7 @@ from braze.ops.lowering import (
 )
 from braze.runtime.engine import Engine
 
-REVISION: Final = 9  # change with every change to what a tactic means
+REVISION: Final = 10  # change with every change to what a tactic means
 DEFAULT: Final = "sm_90"
 LARGEST_HEAD: Final = 256
 HOPPER: Final = 90  # the capability whose instructions the Gluon templates are made of

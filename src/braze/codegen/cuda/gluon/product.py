@@ -344,11 +344,13 @@ def _consume(job: Job) -> list[str]:
             w.line("mbarrier.arrive(empty.index(before), pred=step > 0)")
 
         _sum(job, f"turns * {job.left.steps} + step", give_back)
+        if t.consumers == 2:
+            # all its copies have come, so parities are those of the other group's; whose first
+            # products queue behind the last of these
+            w.line("mbarrier.arrive(turn.index(1 - me))")
         if not job.lift:
             _drain(job)
         w.line(f"last = (turns * {job.left.steps} + {job.left.steps - 1}) % {t.stages}")
         w.line("mbarrier.arrive(empty.index(last))")
-        if t.consumers == 2:
-            w.line("mbarrier.arrive(turn.index(1 - me))")
         _finish(job, scopes)
     return w.src.lines

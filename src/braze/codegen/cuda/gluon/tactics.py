@@ -8,13 +8,14 @@ from dataclasses import replace
 from braze.codegen.cuda.gluon.layout import DEPTH_BYTES, GluonTile, gluon_tactic
 from braze.codegen.cuda.gluon.shapes import Rows, Windows, product_shape
 from braze.core.config import Effort
-from braze.core.dims import Dim
+from braze.core.dims import Dim, product
 from braze.fusion.kernel import AnchorKernel, Tactic
 
 MULTIPROCESSORS = 132
 UNKNOWN_ROWS, UNKNOWN_BATCH, UNKNOWN_SIDE = 4096, 8, 28
 SIDES = (1, 2, 4, 8, 16)  # of boxes of pixels
 LARGE = 1 << 29  # multiplications, which take an H200 about 1.5 us
+MOST_SUMS_BESIDE = 128  # a thread's sums that leave registers for a residual
 BARRIERS = 256  # bytes of shared memory beside the operands
 
 # rows, columns, warps, stages, consumers
@@ -25,7 +26,7 @@ TILES = (
     (64, 128, 4, 6, 2), (128, 256, 8, 3, 0), (256, 64, 8, 4, 1), (64, 64, 4, 8, 0),
     (64, 32, 4, 6, 0), (64, 64, 4, 8, 2), (128, 64, 4, 8, 2), (64, 32, 4, 4, 0),
     (128, 192, 8, 5, 1), (128, 192, 8, 4, 0), (64, 192, 4, 6, 2), (128, 64, 4, 2, 0),
-    (64, 64, 4, 2, 0),
+    (64, 64, 4, 2, 0), (128, 192, 4, 5, 2),
 )  # fmt: skip
 
 
@@ -41,12 +42,26 @@ def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tu
             tile = GluonTile(*sizes, depth=depth)
             if tile.stages * (tile.rows + tile.columns) * depth + BARRIERS > shared_bytes:
                 continue
+            if sums_of_a_thread(tile) > MOST_SUMS_BESIDE and _reads_as_much(kernel):
+                continue
             t = tile if isinstance(shape, Rows) else boxed(tile, shape)
             cost = _cost(t, shape, tile.steps_of(kernel.inputs[0].dtype)) * depth / DEPTH_BYTES
             found.append((cost, len(found), t))
     found.sort(key=lambda f: f[:2])
-    wanted = 1 if effort.tactics == 1 else 3 * effort.tactics
+    wanted = 1 if effort.tactics == 1 else 3 * effort.tactics + 1
     return tuple(gluon_tactic(t) for _, _, t in found[:wanted])
+
+
+def sums_of_a_thread(t: GluonTile) -> int:
+    """Registers for the sums of a tile."""
+    return t.rows * t.columns // (32 * t.warps)
+
+
+def _reads_as_much(kernel: AnchorKernel) -> bool:
+    """Whether the epilogue reads an element for every one of the output. Tiles are read ahead, into
+    registers."""
+    count = product(kernel.output.shape)
+    return any(product(t.shape) == count for t in kernel.inputs[2:])
 
 
 def depths(kernel: AnchorKernel) -> tuple[int, ...]:
