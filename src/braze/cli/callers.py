@@ -68,6 +68,8 @@ class GpuCaller:
         self._memory: dict[str, Any] = {}
         for b in engine.plan.inputs:
             context.set_input_shape(b.name, feed[b.name].shape)
+        if any(-1 in context.shape(b.name) for b in engine.plan.outputs):
+            context.run(feed)  # tells the sizes that only a run knows
         for b in (*engine.plan.inputs, *engine.plan.outputs):
             shape = context.shape(b.name)
             on_gpu = not options.transfers and not b.value  # a fixed content is read by the host
