@@ -8,7 +8,8 @@ and where the model casts to them. Networks without such products keep every rou
 what compares, counts or rounds numbers.
 
 Products of few rows read their right operand (a constant, a cache) as the model holds it: half the
-bytes from memory.
+bytes from memory. Networks with recurrences are left as they are for that: a step has fewer rows
+than a sequence, and a stream of steps has the bits of one long run.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from braze.ops.product.attention import FusedAttention
 from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
 from braze.ops.product.matmul import MatMul
+from braze.ops.recurrent.recurrence import Recurrence
 from braze.ops.reduce.reduce import Reduce
 from braze.passes.base import PassContext
 from braze.passes.lower_precision import FOLLOW, HALVES, VIEWS
@@ -42,7 +44,7 @@ _STEPS: Final = frozenset({"floor", "ceil", "round", "sign", "mod", "fmod"})  # 
 def widen_halves(graph: Graph, ctx: PassContext) -> Graph:
     """The pass; builds that choose types themselves (`BuildConfig.lowers`) are left alone."""
     halves = {HALVES[name] for name in ctx.backend.preferences.widens}
-    if not halves or ctx.config.lowers:
+    if not halves or ctx.config.lowers or any(isinstance(n.op, Recurrence) for n in graph.nodes):
         return graph
     work = _Widening(GraphEditor(graph), halves, ctx.backend.preferences.held_rows)
     for node in work.editor.walk():
