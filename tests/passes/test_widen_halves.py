@@ -153,3 +153,11 @@ def test_casts_of_the_model_round_and_casts_from_half_types_do_not() -> None:
     rounds = [i for i, n in enumerate(names) if n == "Cast:float16"]
     assert len(rounds) == 2 and names.index("Exp:float32") < rounds[0]
     assert names[: names.index("Exp:float32")].count("Cast:float16") == 0
+
+
+def test_networks_with_recurrences_keep_their_roundings() -> None:
+    """A step has fewer rows than a sequence, and a stream of steps the bits of one long run."""
+    nodes = [("GRU", "x w r", "h", {"hidden_size": 4}), ("MatMul", "h v", "y", {})]
+    sizes = {"w": [1, 12, 8], "r": [1, 12, 4], "v": [4, 6]}
+    graph = import_model(model(nodes, {"x": [20, 2, 8]}, sizes))
+    assert widen_halves(graph, PassContext(BuildConfig(), WIDENS)) is graph

@@ -20,7 +20,6 @@ from braze.expr.guards import depends_on_data, load_guards
 from braze.expr.scalar import Expr
 
 Array = np.ndarray[Any, Any]
-TOP = 1 << 63
 
 
 def evaluate(
@@ -59,8 +58,7 @@ def evaluate_all(
         if e.op == "const":
             return np.asarray(e.value, number_type(e.dtype))
         if e.op == "dim":
-            size = evaluate_dim(e.size, env)
-            return np.asarray((size + TOP) % (2 * TOP) - TOP, np.int64)  # kernels wrap
+            return np.asarray(evaluate_dim(e.size, env), np.int64)
         if e.op == "axis":
             return np.asarray(axes[e.number])
         return np.asarray(holes[e.number] if e.op == "hole" else reds[e.number])

@@ -49,7 +49,7 @@ from braze.passes.rewrite import describe
 
 Array = np.ndarray[Any, Any]
 HALVES: Final = {"fp16": F16, "bf16": BF16}
-PRODUCTS: Final = (MatMul, Conv, ConvTranspose, FusedAttention)
+_PRODUCTS: Final = (MatMul, Conv, ConvTranspose, FusedAttention)
 VIEWS: Final = (Concat, Split, Reshape, Transpose, Expand, Tile, Slice, Pad)
 FOLLOW: Final = (
     *VIEWS, Activation, PRelu, Where, MaxPool, AveragePool, Softmax, LayerNorm, RmsNorm,
@@ -132,20 +132,20 @@ def _possible(node: Node, choice: _Choice, editor: GraphEditor) -> _Choice:
     if isinstance(node.op, Dequantize) or not any(v.dtype is F32 for v in node.outputs):
         return _Choice(None, "")
     dequantized = any(_is_dequantized(v, editor) for v in read)
-    if dequantized and isinstance(node.op, PRODUCTS):
+    if dequantized and isinstance(node.op, _PRODUCTS):
         return _Choice(None, "quantized in the model; no kernel: computed in float32")
     if choice.half is None or not read:
         return _Choice(None, choice.why if read else "")
     half = choice.half
     if dequantized:
         return _Choice(None, "kept: what it reads is quantized in the model")
-    starts = isinstance(node.op, PRODUCTS) or (
+    starts = isinstance(node.op, _PRODUCTS) or (
         isinstance(node.op, Gather) and editor.array(read[0]) is not None
     )
     if not starts:
         safe = _SAFE.get(type(node.op))
         if not isinstance(node.op, (*FOLLOW, Gather)) and (
-            safe is None or _kind(node.op) not in safe
+            safe is None or kind_of(node.op) not in safe
         ):
             return _Choice(None, f"kept for accuracy: {node.op.name} is not safe in {half}")
         if isinstance(node.op, Binary) and node.op.op == "mul" and len(set(node.inputs)) == 1:
@@ -170,7 +170,8 @@ def _is_dequantized(v: Value, editor: GraphEditor) -> bool:
     return node is not None and isinstance(node.op, Dequantize)
 
 
-def _kind(op: Any) -> str:
+def kind_of(op: Any) -> str:
+    """Which of its kinds an op of several is; "" for all others."""
     return str(getattr(op, "op", getattr(op, "kind", "")))
 
 

@@ -15,7 +15,7 @@ than a sequence, and a stream of steps has the bits of one long run.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from braze.ops.product.matmul import MatMul
 from braze.ops.recurrent.recurrence import Recurrence
 from braze.ops.reduce.reduce import Reduce
 from braze.passes.base import PassContext
-from braze.passes.lower_precision import FOLLOW, HALVES, VIEWS
+from braze.passes.lower_precision import FOLLOW, HALVES, VIEWS, kind_of
 from braze.passes.rewrite import describe
 
 _WHOLE: Final = (*VIEWS, MatMul, FusedAttention)  # follow where all that they read is float32
@@ -84,7 +84,7 @@ class _Widening:
                 return False
         if not isinstance(node.op, (*FOLLOW, *_WHOLE, Binary, Unary, Reduce)):
             return False
-        if _kind(node.op) in _STEPS:
+        if kind_of(node.op) in _STEPS:
             return False
         among = [v in self.wide for v in data]
         return bool(among) and (all if isinstance(node.op, _WHOLE) else any)(among)
@@ -133,7 +133,3 @@ class _Widening:
         if array is not None and v not in self.wide:
             self.wide[v] = g.constant(numbers(array, v.dtype).astype(np.float32), v.name)
         return self.wide[v] if v in self.wide else g.add1(Cast(F32), v)
-
-
-def _kind(op: Any) -> str:
-    return str(getattr(op, "op", getattr(op, "kind", "")))

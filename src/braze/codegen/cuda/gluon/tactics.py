@@ -48,6 +48,7 @@ def gluon_tactics(kernel: AnchorKernel, shared_bytes: int, effort: Effort) -> tu
             cost = _cost(t, shape, tile.steps_of(kernel.inputs[0].dtype)) * depth / DEPTH_BYTES
             found.append((cost, len(found), t))
     found.sort(key=lambda f: f[:2])
+    # one more than three an effort, so that wide tiles in turns push none of the others out
     wanted = 1 if effort.tactics == 1 else 3 * effort.tactics + 1
     return tuple(gluon_tactic(t) for _, _, t in found[:wanted])
 
