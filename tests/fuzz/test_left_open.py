@@ -137,6 +137,10 @@ def test_an_index_that_a_constant_condition_leaves_out_may_be_out_of_range() -> 
     inputs = {"x": Tensor("float32", (2, 12)), "n": wrong}
     condition = {"z": Tensor("float32", (1,), seed=1), "c": Tensor("bool", (1,), values=(False,))}
     right(Case(steps, inputs, ("y",), condition, outside="n"))
+    # a length of which there is one alone tells nothing
+    alone = Tensor("int64", (2,), Fill("integers", 1, 1, ("2147483647",), 0.0), 3)
+    told = Case(steps, {**inputs, "n": alone}, ("y",), condition, outside="n")
+    assert check(told, ways=(Variant(1),)).status == "wrong"
     # and one that is read has to be refused
     condition["c"] = replace(condition["c"], values=(True,))
     read = check(Case(steps, inputs, ("y",), condition, outside="n"), ways=(Variant(1),))
@@ -261,11 +265,14 @@ def test_the_largest_number_is_infinite_in_parts_of_a_gpu_alone() -> None:
     weight = {"w": Tensor("float32", (2, 2), Fill(strewn=("-max",), share=0.6), 3)}
     steps = (Step("MatMul", ("x", "w"), ("y",)),)
     case = Case(steps, {"x": Tensor("float32", (2, 2))}, ("y",), weight)
-    assert _splits_largest(case, Variant(2, "cuda:sm_90"))
-    assert not _splits_largest(case, Variant(2, "cpu"))
+    graph = import_network(case.model()).graph
+    assert _splits_largest(case, graph, Variant(2, "cuda:sm_90"))
+    assert not _splits_largest(case, graph, Variant(2, "cpu"))
+    sums = replace(case, steps=(Step("Add", ("x", "w"), ("y",)),))
+    assert not _splits_largest(sums, import_network(sums.model()).graph, Variant(2, "cuda"))
     plain = replace(case, constants={"w": Tensor("float32", (2, 2))})
-    assert not _splits_largest(plain, Variant(2, "cuda"))
     graph = import_network(plain.model()).graph
+    assert not _splits_largest(plain, graph, Variant(2, "cuda"))
     want = expected(graph, plain.feed({}))["y"]
     off = np.full(want.exact.shape, np.nan, np.float32)
     assert want.error(off)[0] == np.inf and want.of_any_kind().error(off)[0] == 0
