@@ -49,6 +49,8 @@ def drawn_sums(
         return {v: _left_out(op, *given[:2])} if _has_odd_taps(op, given) else {}
     if isinstance(op, Reduce) and op.kind == "prod":
         return {v: _orders_of_factors(op, given, values[v], v.dtype.bits == 64, rng)}
+    if getattr(op, "op", "") in ("add", "sub"):
+        return {v: _scaled_terms(op, given, values[v], factor, rng)}
     if not _is_sum(op):
         return _inside(node, op, given, values[v], rng)
     # orders of all sums are drawn on their own: this one may overflow nowhere, and where it does so
@@ -141,6 +143,19 @@ def _overflowed(
     drawn = np.where((choice == 2) & minus, -np.inf, drawn)
     drawn = np.where((choice == 3) & both, np.nan, drawn)
     return np.where(plus | minus, drawn, found)
+
+
+def _scaled_terms(
+    op: Op, given: Given, found: Array, factor: float, rng: np.random.Generator
+) -> Array:
+    """A factor behind an addition may be in both its terms, as in the weights and the bias of a
+    convolution, and make each of them infinite on its own."""
+    terms = [a for a in given if a is not None]
+    huge = [np.isfinite(a) & (np.abs(a) > TOP / factor) for a in terms]
+    if not any(h.any() for h in huge) or rng.random() < STAYS:
+        return found
+    wide = [np.where(h, np.copysign(np.inf, a), a) for a, h in zip(terms, huge, strict=True)]
+    return op.reference(*wide)[0]
 
 
 def _orders_of_factors(

@@ -9,6 +9,7 @@ import numpy as np
 from braze.core.dtypes import BOOL, F32
 from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Node, TensorType, Value
+from braze.ops.pointwise.elementwise import Binary
 from braze.ops.product.attention import FusedAttention
 from braze.ops.product.deform_conv import DeformConv
 from braze.ops.product.matmul import MatMul
@@ -277,3 +278,21 @@ def test_the_largest_number_is_infinite_in_parts_of_a_gpu_alone() -> None:
     off = np.full(want.exact.shape, np.nan, np.float32)
     assert want.error(off)[0] == np.inf and want.of_any_kind().error(off)[0] == 0
     assert want.of_any_kind().error((want.exact + 1).astype("f"))[0] > 1
+
+
+def test_a_factor_behind_a_sum_may_be_in_its_bias_too() -> None:
+    """5 * 1e38 overflows as a bias of its own, so with a sum that overflows the other way it is
+    NaN; terms that do not overflow by the factor stay as they are."""
+    op = Binary("add")
+    node = Node(op, (_value(3), _value(3)), (_value(3),))
+    terms = [np.array([-np.inf, 1.0, 1.0]), np.array([5.0, -5.0, 0.25])]
+    given = dict(zip(node.inputs, terms, strict=True)) | {node.outputs[0]: terms[0] + terms[1]}
+
+    def drawn(factor: float) -> list[tuple[float, ...]]:
+        rng = np.random.default_rng(0)
+        runs = [drawn_sums(node, op, given, rng, factor)[node.outputs[0]] for _ in range(40)]
+        return sorted({tuple(np.nan_to_num(r, nan=7.0).tolist()) for r in runs})
+
+    low = float(np.finfo(np.float64).min)
+    assert drawn(1e38) == [(low, -4.0, 1.25), (7.0, low, 1.25)]
+    assert drawn(1.0) == [(low, -4.0, 1.25)]

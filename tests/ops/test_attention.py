@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import braze
 from braze.core.dims import sym
 from braze.core.dtypes import F16, F32
 from braze.core.errors import ShapeError, UnsupportedOpError
@@ -17,6 +18,7 @@ from braze.ops.lowering import Anchor, AttentionSpec, Decompose
 from braze.ops.product.attention import LAYOUTS, FusedAttention
 from tests.ops.harness import check, import_node, ramp
 from tests.ops.lowering import run_lowered
+from tests.ops.one_node import one_node
 
 
 def _plain(q: Any, k: Any, v: Any, scale: float, mask: Any, causal: bool) -> np.ndarray:
@@ -138,3 +140,17 @@ def test_attention_that_does_not_fuse_is_left_to_the_function() -> None:
         import_node("Attention", [q, k, k], opset=23, is_causal=1)
     with pytest.raises(UnsupportedOpError, match="softcap"):
         import_node("Attention", [q, k, k], opset=23, softcap=2.0)
+
+
+@pytest.mark.parametrize("level", range(4))
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size, width", [(0, 4), (4, 0), (0, 0)])
+def test_heads_without_elements(size: int, width: int, causal: bool, level: int) -> None:
+    """Scores that are sums of nothing weigh all keys alike; of no size there is no root."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.random((2, 2, 3, n), np.float32) for n in (size, size, width))
+    options = {"opset": 23, "attributes": {"is_causal": int(causal)}}
+    model = one_node("Attention", [q, k, v], **options)
+    got = braze.build(model, optimization_level=level)({"x0": q, "x1": k, "x2": v})["y0"]
+    scale = 1 / np.sqrt(max(size, 1))
+    np.testing.assert_allclose(got, _plain(q, k, v, scale, None, causal), rtol=1e-6)

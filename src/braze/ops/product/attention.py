@@ -276,7 +276,8 @@ def import_attention(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     size = _arranged(q.shape, layout)[3]
     if not isinstance(size, int):
         raise n.unsupported("the head size must be fixed")
-    scale = float(n.attr("scale", 1 / math.sqrt(size)))
+    # scores of heads without elements are sums of nothing at any scale
+    scale = float(n.attr("scale", 1 / math.sqrt(max(size, 1))))
     op = FusedAttention(scale, causal, layout, kv_layout, kv_layout, layout)
     y = g.add1(op, q, k, v, mask)
     if layout == "BSHD":
