@@ -7,9 +7,16 @@ import re
 import numpy as np
 import pytest
 
-from braze.codegen.cuda.triton.assembly import without_packed_additions
+from braze.codegen.cuda.triton.assembly import (
+    without_packed_additions,
+    without_words_in_stores,
+)
+from braze.codegen.cuda.triton.nests import nest_sources
 from braze.codegen.cuda.triton.window import WindowTile, window_source
 from braze.core.dims import sym
+from braze.core.dtypes import F32, I8, I32, I64, U8, DType
+from braze.expr.loops import LoopKernel, LoopNest, Store, TensorSpec
+from braze.expr.scalar import axis, binary, cast, const, load, select, unary
 from tests.codegen.anchors import harness
 
 WORDS = {"and": np.bitwise_and, "xor": np.bitwise_xor, "add": np.add}
@@ -73,3 +80,65 @@ def test_indices_of_a_window_over_three_axes() -> None:
     cubin = compile_cubin(source, 90)
     assert cubin.code[:4] == b"\x7fELF"
     assert cubin.code != compiled.asm["cubin"]
+
+
+@pytest.mark.parametrize(
+    "line, words",
+    [
+        ("\tst.shared.b8 \t[%r40+4], %r24;", {"%half0": "%r24"}),
+        ("@%p1 st.global.b16 [ %rd2 + 0 ], { %r7 };", {"%half0": "%r7"}),
+        ("@!%p1 st.shared.v2.b8 [%r1], {%r7, %rs8};", {"%half0": "%r7"}),
+        ("st.shared.v4.u8 [%r1], {%r7, %r8, %r7, %rs9};", {"%half0": "%r7", "%half1": "%r8"}),
+    ],
+)  # fmt: skip
+def test_words_are_cut_before_a_narrow_store(line: str, words: dict[str, str]) -> None:
+    """Put back in place of the halves, the words give the same store."""
+    text = without_words_in_stores(line)
+    cuts = dict(re.findall(r"cvt\.u16\.u32 (%half\d), (%r\d+);", text))
+    assert cuts == words
+    (store,) = (part for part in text.splitlines() if " st." in f" {part.strip()}")
+    assert not re.search(r", .*%r\d", store.split("]")[1])
+    for half, word in words.items():
+        store = store.replace(half, word)
+    assert store.split() == line.split()
+
+
+@pytest.mark.parametrize("line", [
+    "st.shared.b8 [%r1], %rs2;", "st.shared.b32 [%r1], %r2;", "ld.shared.b8 %r1, [%r2];",
+    "st.global.v2.b16 [%rd1], {%rs1, %rs2};",
+])  # fmt: skip
+def test_stores_that_read_no_word_stay(line: str) -> None:
+    assert without_words_in_stores(line) == line
+
+
+def rounded_codes(code: DType, sizes: tuple[int, ...]) -> LoopKernel:
+    """Codes, less 3, of [sizes], beside a nest of int64."""
+    low, high = (0, 255) if code is U8 else (-128, 127)
+    least, most = const(float(low), F32), const(float(high), F32)
+    at = tuple(axis(k) for k in range(len(sizes)))
+    x = unary("round", binary("div", load(0, at, F32), const(0.125, F32)))
+    x = select(binary("lt", least, x), x, least)
+    x = select(binary("lt", x, most), x, most)
+    number = cast(binary("sub", cast(cast(x, code), I32), const(3, I32)), F32)
+    data, flags = TensorSpec(F32, sizes), TensorSpec(I64, (576,))
+    inverse = unary("not", load(1, (axis(0),), I64))
+    nests = (
+        LoopNest(sizes, (), (), (Store(0, at, number),)),
+        LoopNest((576,), (), (), (Store(1, (axis(0),), inverse),)),
+    )
+    return LoopKernel((data, flags), (data, flags), nests)
+
+
+@pytest.mark.parametrize("code", [U8, I8])
+def test_no_float_is_converted_in_a_store(code: DType) -> None:
+    """Codes travel through shared memory where what they are made of is read in other runs."""
+    pytest.importorskip("triton", reason="triton is not installed: pip install .[cuda]")
+    from braze.codegen.cuda.triton.cubin import code_of, compile_source, listing_of
+
+    (source,) = nest_sources(rounded_codes(code, (6, 7)), 128, 1, 2)
+    compiled = compile_source(source, 90)
+    if not re.search(r"st\.shared\.b8\s+\[\S+\], %r\d", compiled.asm["ptx"]):
+        pytest.skip("this Triton stores no bytes of words here")
+    assert not re.search(r"st\.shared\.b8\s+\[\S+\], %r\d", listing_of(source, 90))
+    right = code_of(source, 90, compiled)
+    assert right[:4] == b"\x7fELF" and right != compiled.asm["cubin"]

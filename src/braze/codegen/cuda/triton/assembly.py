@@ -4,6 +4,11 @@ LLVM adds two 16-bit indices as the halves of one word where it knows that they 
 `add.s16x2 d, a, -1` whose result is read in its lower half alone, ptxas of CUDA 12.8 and 12.9 makes
 an addition of 0: convolutions over three axes read the wrong line of their window. No packed
 addition is left to it.
+
+LLVM stores the lowest byte of a word by `st.b8` of the word's register. Where a float instruction
+has made that word, ptxas of CUDA 12.8, 12.9 and 13.0 converts its float to an integer of 8 bits
+(and to one of 16 for `st.b16`) before the store: codes that are rounded by adding 1.5 * 2**23 were
+all 255. No word is left to such a store.
 """
 
 from __future__ import annotations
@@ -26,9 +31,35 @@ IN_HALVES = r"""{
 	}"""
 
 
+STORE = re.compile(
+    r"(?P<guard>@!?%\w+\s+)?(?P<store>st(?:\.\w+)*\.[bsu](?:8|16)\s+\[[^\]]+\]),\s*"
+    r"(?P<given>%r\d+|\{[^}]*%r\d+[^}]*\});"
+)
+WORD = re.compile(r"%r\d+")
+
+
+def mended(ptx: str) -> str:
+    """The same program without what the assembler gets wrong."""
+    return without_words_in_stores(without_packed_additions(ptx))
+
+
 def without_packed_additions(ptx: str) -> str:
     """The same program with packed additions of 16-bit numbers written as ones of whole words."""
     return ADDITION.sub(IN_HALVES, ptx)
+
+
+def without_words_in_stores(ptx: str) -> str:
+    """The same program with stores of 8 and 16 bits that read half words alone."""
+    return STORE.sub(_narrowed, ptx)
+
+
+def _narrowed(m: re.Match[str]) -> str:
+    words = list(dict.fromkeys(WORD.findall(m["given"])))
+    halves = {word: f"%half{k}" for k, word in enumerate(words)}
+    cuts = [f"cvt.u16.u32 {half}, {word};" for word, half in halves.items()]
+    given = WORD.sub(lambda found: halves[found[0]], m["given"])
+    lines = [f".reg .b16 %half<{len(words)}>;", *cuts, f"{m['guard'] or ''}{m['store']}, {given};"]
+    return "\n\t".join(("{", *lines, "}"))
 
 
 def assemble(ptx: str, target: Any, options: Mapping[str, Any]) -> bytes:

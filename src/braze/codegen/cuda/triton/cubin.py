@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from braze.codegen.cuda.gluon.header import GLUON_HEADER
-from braze.codegen.cuda.triton.assembly import assemble, without_packed_additions
+from braze.codegen.cuda.triton.assembly import assemble, mended
 from braze.codegen.cuda.triton.nests import TritonSource
 from braze.core.errors import CompileError
 from braze.fusion.kernel import TensorMap
@@ -125,10 +125,10 @@ def _target(capability: int) -> Any:
 def code_of(source: TritonSource, capability: int, compiled: Any) -> bytes:
     """The machine code of what `compile_source` gave."""
     ptx = str(compiled.asm["ptx"])
-    mended = without_packed_additions(ptx)
-    if mended == ptx:
+    right = mended(ptx)
+    if right == ptx:
         return bytes(compiled.asm["cubin"])
-    return assemble(mended, _target(capability), _options(source))
+    return assemble(right, _target(capability), _options(source))
 
 
 def _descriptor(m: TensorMap) -> str:
@@ -155,7 +155,7 @@ def compile_cubin(source: TritonSource, capability: int) -> Cubin:
 
 def listing_of(source: TritonSource, capability: int) -> str:
     """The PTX of one launch."""
-    return without_packed_additions(str(compile_source(source, capability).asm["ptx"]))
+    return mended(str(compile_source(source, capability).asm["ptx"]))
 
 
 def triton_version() -> str:
