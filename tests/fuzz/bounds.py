@@ -39,7 +39,13 @@ from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
 from tests.fuzz.case import stored
 from tests.fuzz.left_open import moved_places, unseen
-from tests.fuzz.overflow import FACTOR_BEHIND, drawn_sums, largest_factor
+from tests.fuzz.overflow import (
+    FACTOR_BEHIND,
+    TOP,
+    TOP_OF_DOUBLES,
+    drawn_sums,
+    largest_factor,
+)
 from tests.fuzz.transforms import transform_loss
 
 Array = np.ndarray[Any, Any]
@@ -153,8 +159,9 @@ class Perturbed(Run):
         x, v = self.values[node.inputs[0]], node.outputs[0]
         products = any(isinstance(n.op, MatMul) for n in self.graph.nodes)
         if products and not node.op.log and node.inputs[0] not in self.masks:
+            top = TOP_OF_DOUBLES if v.dtype.bits == 64 else TOP  # also where float64 goes on
             # a scale that is applied before the product may be applied behind it
-            lost = ~np.isfinite(x) if self.scales else np.isneginf(x)
+            lost = ~(np.abs(x) <= top) if self.scales else x < -top
             hidden = lost.all(node.op.axis, keepdims=True)
             self.values[v] = np.where(hidden, 0.0, self.values[v])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,13 +44,6 @@ class Expected:
     sure: Array
     may: Array | None = None
     others: list[Array] = field(default_factory=list)
-
-    def of_any_kind(self) -> Expected:
-        """The same, and infinite or NaN anywhere."""
-        if not self.dtype.is_float:
-            return self
-        may = kinds(self.exact) if self.may is None else self.may
-        return replace(self, may=may | (NAN | PLUS | MINUS), sure=np.zeros(self.exact.shape, bool))
 
     def bound(self) -> Array:
         """The largest error allowed, for each element."""
@@ -125,7 +118,7 @@ def expected(
             for _ in range(runs):
                 others.append(Perturbed(graph, rng).evaluate(feed, frozenset()))
         except ExecutionError:
-            return {name: _unsure(v.dtype, exact[name]) for name, v in graph.outputs}
+            return {name: unsure(v.dtype, exact[name]) for name, v in graph.outputs}
         wide = not typed or _has_half(graph) or _has_movable_factor(graph)
         return {
             name: _combine(
@@ -153,7 +146,8 @@ def _has_movable_factor(graph: Graph) -> bool:
     )
 
 
-def _unsure(dtype: DType, exact: Array) -> Expected:
+def unsure(dtype: DType, exact: Array) -> Expected:
+    """What is open everywhere."""
     nowhere = np.zeros(exact.shape, bool)
     any_kind = np.full(exact.shape, FINITE | NAN | PLUS | MINUS, np.uint8)
     return Expected(dtype, exact, np.full(exact.shape, np.inf), nowhere, any_kind)

@@ -236,7 +236,7 @@ def _inside(
     top = (TOP_OF_DOUBLES if node.outputs[0].dtype.bits == 64 else TOP) ** 0.4
     hit = [None if a is None else a.dtype.kind == "f" and (np.abs(a) > top) & np.isfinite(a)
            for a in given]  # fmt: skip
-    if not any(h is not None and np.any(h) for h in hit):
+    if not any(h is not None and np.any(h) for h in hit) or rng.random() < STAYS:
         return {}
     types = [None if i is None else i.type for i in node.inputs]
     if isinstance(node.op.lower(types, [o.type for o in node.outputs]), (Pointwise, View)):

@@ -72,7 +72,8 @@ def remainder(a: Lanes, x: V, y: V) -> V:
     double = element_of(x.type) == F64
     digits = 52 if double else 23
     size, divisor = a.abs(x), a.abs(y)
-    divisor = a.select(a.lt(a.const(y, 0.0), divisor), divisor, a.const(y, float("inf")))
+    by_zero = counts_as_zero(a, y)
+    divisor = a.select(by_zero, a.const(y, float("inf")), divisor)
     divisor_bits = a.bits(divisor)
     exponent = a.shift_right(divisor_bits, digits)
     inf = a.const(x, float("inf"))
@@ -93,5 +94,11 @@ def remainder(a: Lanes, x: V, y: V) -> V:
     # a NaN divisor ends the loop at once; with a zero one nothing may be subtracted
     result = a.copysign(a.fn.while_loop([start], more, step)[0], x)
     broken = a.either(a.is_nan(a.add(x, y)), a.compare("==", size, inf))
-    broken = a.either(broken, a.compare("==", y, a.const(y, 0.0)))
-    return a.select(broken, a.const(x, float("nan")), result)
+    return a.select(a.either(broken, by_zero), a.const(x, float("nan")), result)
+
+
+def counts_as_zero(a: Lanes, x: V) -> V:
+    """Whether x is 0 or a denormal: a comparison with 0 is another one for a constant, whose
+    denormals the compiler knows from 0, than for the processor, which takes them for 0."""
+    least = 2.0**-1022 if element_of(x.type) == F64 else 2.0**-126
+    return a.lt(a.abs(x), a.const(x, least))

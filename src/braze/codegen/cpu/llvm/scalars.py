@@ -12,7 +12,13 @@ from typing import Any
 from llvmlite import ir
 
 from braze.codegen.cpu.llvm import halves
-from braze.codegen.cpu.llvm.elementary import elementary, of_two, power, remainder
+from braze.codegen.cpu.llvm.elementary import (
+    counts_as_zero,
+    elementary,
+    of_two,
+    power,
+    remainder,
+)
 from braze.codegen.cpu.llvm.function import I8, storage_type
 from braze.codegen.cpu.llvm.vector import F32, F64, I16, Lanes, with_element
 from braze.core.dtypes import BF16, BOOL, F16, DType
@@ -143,7 +149,7 @@ def _float_floor(a: Lanes, x: V, y: V) -> tuple[V, V]:
     whole = a.select(a.lt(a.const(x, 0.5), a.sub(quotient, whole)), a.add(whole, one), whole)
     plain = a.div(x, y)
     whole = a.select(a.compare("!=", quotient, zero), whole, a.copysign(zero, plain))
-    by_zero = a.compare("==", y, zero)
+    by_zero = counts_as_zero(a, y)
     # fmod by zero is NaN, and so is the modulus
     return a.select(by_zero, plain, whole), a.select(by_zero, exact, rest)
 

@@ -94,11 +94,15 @@ def _fmod(a: TritonArith, e: Expr, x: Val, y: Val) -> Val:
 
 
 def _remainder(a: TritonArith, x: Val, y: Val) -> Val:
-    """fmod(x, y), exact: subtract from |x| the largest |y| * 2**k that fits, until none does."""
+    """fmod(x, y), exact: subtract from |x| the largest |y| * 2**k that fits, until none does.
+
+    A denormal y counts as 0, as its bits are no multiple of a power of two's.
+    """
     digits = 52 if x.type == "float64" else 23
     inf, zero = a.const(x, float("inf")), a.const(x, 0.0)
     size, divisor = a.abs(x), a.abs(y)
-    divisor = a.select(a.lt(zero, divisor), divisor, inf)
+    by_zero = _counts_as_zero(a, y)
+    divisor = a.select(by_zero, inf, divisor)
     bits = a.bits(divisor)
     exponent = a.shift_right(bits, digits)
     rest = a.source.fresh("rest")
@@ -117,8 +121,12 @@ def _remainder(a: TritonArith, x: Val, y: Val) -> Val:
         a.source.line(f"{steps} = tl.sum(({divisor} <= {rest}).to(tl.int32))")
     result = a.copysign(left, x)
     broken = a.either(a.is_nan(a.add(x, y)), a.compare("==", size, inf))
-    broken = a.either(broken, a.compare("==", y, zero))
-    return a.select(broken, a.const(x, float("nan")), result)
+    return a.select(a.either(broken, by_zero), a.const(x, float("nan")), result)
+
+
+def _counts_as_zero(a: TritonArith, x: Val) -> Val:
+    """Whether x is 0 or a denormal."""
+    return a.lt(a.abs(x), a.const(x, 2.0**-1022 if x.type == "float64" else 2.0**-126))
 
 
 def _float_floor(a: TritonArith, x: Val, y: Val) -> tuple[Val, Val]:
@@ -135,7 +143,7 @@ def _float_floor(a: TritonArith, x: Val, y: Val) -> tuple[Val, Val]:
     whole = a.select(a.lt(a.const(x, 0.5), a.sub(quotient, whole)), a.add(whole, one), whole)
     plain = a.div(x, y)
     whole = a.select(a.compare("!=", quotient, zero), whole, a.copysign(zero, plain))
-    by_zero = a.compare("==", y, zero)
+    by_zero = _counts_as_zero(a, y)
     return a.select(by_zero, plain, whole), a.select(by_zero, exact, rest)
 
 
