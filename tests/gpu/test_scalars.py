@@ -28,6 +28,7 @@ from braze.expr.scalar import (
 )  # fmt: skip
 from braze.ops.pointwise.activation import Activation
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
+from tests.codegen.cuda.zeros import check_zeros, numbers, signed_zeros
 from tests.gpu.launching import run
 
 Array = np.ndarray[Any, Any]
@@ -114,3 +115,10 @@ def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType, alone: 
     kernel = form_kernel(op, dtype, alone)
     (got,), _ = run(nest_sources(kernel, 256, 1, 4), [every_value(dtype)], kernel.outputs, {})
     check_form(op, dtype, alone, got)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=str)
+def test_constants_keep_the_sign_of_zero(dtype: DType) -> None:
+    kernel = signed_zeros(dtype)
+    (got,), _ = run(nest_sources(kernel, 8, 1, 4), [numbers(dtype)], kernel.outputs, {})
+    check_zeros(got)

@@ -18,7 +18,7 @@ from braze.codegen.cuda.triton.pooled import plain_source
 from braze.codegen.reference.run import run_kernel
 from braze.core.config import EFFORTS
 from braze.core.dims import sym
-from braze.core.dtypes import BF16, F16, F32, I8, U8, DType
+from braze.core.dtypes import BF16, F16, F32, F64, I8, U8, DType
 from braze.expr.loops import TensorSpec
 from braze.ops.lowering import PooledSpec
 from braze.ops.pointwise.activation import Activation
@@ -28,6 +28,7 @@ from tests.codegen.cuda.families import reduces
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import run
 from tests.codegen.cuda.pools import behind, drawn, picture, pool
+from tests.codegen.cuda.zeros import check_zeros, numbers, signed_zeros
 from tests.codegen.loops.kernels import Case, cases
 
 N = sym("n")
@@ -95,6 +96,14 @@ def test_short_forms_round_like_exact_ones(op: Activation, dtype: DType, alone: 
     assert "tl.exp2" in source.text
     (got,), _ = run([source], [every_value(dtype)], kernel.outputs, {})
     check_form(op, dtype, alone, got)
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=str)
+def test_constants_keep_the_sign_of_zero(dtype: DType) -> None:
+    kernel = signed_zeros(dtype)
+    (got,), status = run(nest_sources(kernel, 8, 1, 4), [numbers(dtype)], kernel.outputs, {})
+    assert status == 0
+    check_zeros(got)
 
 
 def test_pictures_are_spread() -> None:

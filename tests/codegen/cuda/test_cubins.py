@@ -13,12 +13,14 @@ from braze.codegen.cuda.backend import CudaBackend
 from braze.codegen.cuda.target import CudaTarget
 from braze.codegen.cuda.triton.nests import TritonSource, nest_sources
 from braze.core.config import EFFORTS
+from braze.core.dtypes import BF16, F16, F32, F64, DType
 from braze.engine.read import read_file
 from braze.engine.steps import Launch
 from braze.engine.write import write_file
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, GridLaunch
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.families import families
+from tests.codegen.cuda.zeros import signed_zeros
 from tests.codegen.loops.kernels import cases
 from tests.meta import small_models
 
@@ -159,3 +161,12 @@ def test_convolutions_without_a_channel_are_loops(weight: tuple[int, ...]) -> No
     )  # fmt: skip
     plan = braze.compile(model, target="cuda:sm_90", optimization_level=1)
     assert plan.outputs[0].name == "y"
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16, F32, F64], ids=str)
+def test_constants_keep_the_sign_of_zero(dtype: DType) -> None:
+    """Triton's compiler, unlike its interpreter, makes one zero of both."""
+    from braze.codegen.cuda.triton.cubin import listing_of
+
+    (source,) = nest_sources(signed_zeros(dtype), 8, 1, 4)
+    assert str(-(1 << (dtype.bits - 1))) in listing_of(source, 90)

@@ -35,6 +35,10 @@ def literal(value: float | int | bool, type_: str) -> str:
             number -= 1 << bits
         return f"tl.full([], {number}, tl.{type_})"
     real = float(value)
+    if real == 0 and math.copysign(1.0, real) < 0:  # which Triton makes a zero without a sign
+        bits = int(type_.removeprefix("float"))
+        word = f"tl.full([], {-(1 << (bits - 1))}, tl.int{bits})"
+        return f"{word}.to(tl.{type_}, bitcast=True)"
     text = repr(real) if math.isfinite(real) else f'float("{real}")'
     return f"tl.full([], {text}, tl.{type_})"
 
