@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from braze.codegen.cuda.triton.assembly import (
+    with_cut_products,
     without_packed_additions,
     without_words_in_stores,
 )
@@ -142,3 +143,36 @@ def test_no_float_is_converted_in_a_store(code: DType) -> None:
     assert not re.search(r"st\.shared\.b8\s+\[\S+\], %r\d", listing_of(source, 90))
     right = code_of(source, 90, compiled)
     assert right[:4] == b"\x7fELF" and right != compiled.asm["cubin"]
+
+
+PAIR = """
+	cvt.u64.u32 	%rd81, %r720;
+	shl.b64 	%rd82, %rd81, 32;
+	mul.wide.u32 	%rd83, %r718, %r21;
+	or.b64 	%rd84, %rd83, %rd82;
+"""
+
+
+def test_a_product_below_another_number_is_cut() -> None:
+    """Its upper half would be the other number's."""
+    text = with_cut_products(PAIR)
+    assert "mul.wide" not in text
+    assert re.search(r"mul\.lo\.s32 (%\w+), %r718, %r21;\s+cvt\.u64\.u32 %rd83, \1;", text)
+    kept = [line for line in PAIR.splitlines() if "mul" not in line]
+    assert all(line in text.splitlines() for line in kept)
+    halves = PAIR.replace("b64", "b32").replace(", 32;", ", 16;").replace("wide.u32", "wide.u16")
+    text = with_cut_products(halves)
+    assert re.search(r"mul\.lo\.s16 (%\w+), .*\s+cvt\.u32\.u16 %rd83, \1;", text)
+
+
+@pytest.mark.parametrize(
+    "there, other",
+    [
+        (", 32;", ", 31;"),  # no pair
+        ("or.b64", "add.s64"),  # an address
+        ("wide.u32", "wide.s32"),
+        ("%rd83, %rd82", "%rd85, %rd82"),  # another number is in the pair
+    ],
+)
+def test_whole_products_stay(there: str, other: str) -> None:
+    assert with_cut_products(PAIR.replace(there, other)) == PAIR.replace(there, other)

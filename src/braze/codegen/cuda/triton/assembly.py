@@ -1,4 +1,4 @@
-"""PTX as the assembler gets it right.
+"""PTX as it was meant, and as the assembler gets it right.
 
 LLVM adds two 16-bit indices as the halves of one word where it knows that they are small. Of
 `add.s16x2 d, a, -1` whose result is read in its lower half alone, ptxas of CUDA 12.8 and 12.9 makes
@@ -9,6 +9,10 @@ LLVM stores the lowest byte of a word by `st.b8` of the word's register. Where a
 has made that word, ptxas of CUDA 12.8, 12.9 and 13.0 converts its float to an integer of 8 bits
 (and to one of 16 for `st.b16`) before the store: codes that are rounded by adding 1.5 * 2**23 were
 all 255. No word is left to such a store.
+
+LLVM packs two 32-bit numbers into one register of 64. Where the lower one is a product that nobody
+reads, the LLVM of Triton 3.6 takes all its 64 bits, whose upper half then spoils the other number:
+a window that begins before the image has a negative factor there. Such a product is cut.
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ IN_HALVES = r"""{
 	}"""
 
 
+SHIFT = re.compile(r"shl\.b(32|64)\s+(%\w+),\s*%\w+,\s*(\d+);")
+UNION = re.compile(r"or\.b(32|64)\s+%\w+,\s*(%\w+),\s*(%\w+);")
+PRODUCT = re.compile(r"mul\.wide\.u(16|32)\s+(%\w+),\s*([%\w-]+),\s*([%\w-]+);")
 STORE = re.compile(
     r"(?P<guard>@!?%\w+\s+)?(?P<store>st(?:\.\w+)*\.[bsu](?:8|16)\s+\[[^\]]+\]),\s*"
     r"(?P<given>%r\d+|\{[^}]*%r\d+[^}]*\});"
@@ -40,7 +47,24 @@ WORD = re.compile(r"%r\d+")
 
 def mended(ptx: str) -> str:
     """The same program without what the assembler gets wrong."""
-    return without_words_in_stores(without_packed_additions(ptx))
+    return without_words_in_stores(without_packed_additions(with_cut_products(ptx)))
+
+
+def with_cut_products(ptx: str) -> str:
+    """The same program with products in lower halves of pairs cut to their width."""
+    shifted = {m[2]: m[1] for m in SHIFT.finditer(ptx) if int(m[1]) == 2 * int(m[3])}
+    packed = set[str]()
+    for m in UNION.finditer(ptx):
+        for low, high in ((m[2], m[3]), (m[3], m[2])):
+            if shifted.get(high) == m[1]:
+                packed.add(low)
+    return PRODUCT.sub(lambda m: _cut(m) if m[2] in packed else m[0], ptx)
+
+
+def _cut(m: re.Match[str]) -> str:
+    bits, to, a, b = m.groups()
+    lines = (f".reg .b{bits} %half;", f"mul.lo.s{bits} %half, {a}, {b};")
+    return "\n\t".join(("{", *lines, f"cvt.u{2 * int(bits)}.u{bits} {to}, %half;", "}"))
 
 
 def without_packed_additions(ptx: str) -> str:
