@@ -61,7 +61,7 @@ ROUNDOFF = {
 RUNS = 3
 # Runs more before an element counts as wrong: three may by chance all leave it nearly in place
 # or, where sums overflow, none may have drawn the one of four results that a kernel has
-RUNS_TO_CONVICT = 96
+RUNS_TO_CONVICT = 400
 # The largest quotient of a right kernel's error by the spread of 16 runs was 1.1 in 120 builds of
 # 60 graphs; a wrong element is off by thousands. Between them there is room for rare roundings.
 FACTOR = 10.0

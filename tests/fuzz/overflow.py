@@ -17,6 +17,7 @@ from braze.ops.product.conv import Conv
 from braze.ops.product.conv_transpose import ConvTranspose
 from braze.ops.product.einsum import Einsum
 from braze.ops.product.matmul import MatMul
+from braze.ops.recurrent.recurrence import Recurrence
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
 
@@ -44,6 +45,8 @@ def drawn_sums(
     v = node.outputs[0]
     if not v.dtype.is_float:
         return {}
+    if isinstance(op, Recurrence):
+        return _grown(node, values, rng)
     given = [None if i is None else values[i] for i in node.inputs]
     if rng is None:  # this run has taps beside the image left out, all of them
         return {v: _left_out(op, *given[:2])} if _has_odd_taps(op, given) else {}
@@ -66,6 +69,24 @@ def drawn_sums(
     if isinstance(op, (Conv, ConvTranspose)):
         found = _beside(op, given, found, rng)
     return {} if found is values[v] else {v: found}
+
+
+def _grown(
+    node: Node, values: Mapping[Value, Array], rng: np.random.Generator | None
+) -> dict[Value, Array]:
+    """What a state that has left the range of its type is, and all that comes of it: infinite, NaN
+    where two such meet in a gate, or 0 where it is divided by one."""
+    top = TOP_OF_DOUBLES if node.outputs[0].dtype.bits == 64 else TOP
+    finite = all(np.isfinite(values[v]).all() for v in node.inputs if v is not None)
+    large = any((~(np.abs(values[v]) <= top)).any() for v in node.outputs)
+    if rng is None or not (finite and large) or rng.random() < STAYS:
+        return {}
+    drawn = {}
+    for v in node.outputs:
+        found = values[v]
+        odd = rng.choice([np.nan, np.inf, -np.inf, 0.0], found.shape)
+        drawn[v] = np.where(rng.random(found.shape) < 0.5, odd, found)
+    return drawn
 
 
 def largest_factor(graph: Graph) -> float:

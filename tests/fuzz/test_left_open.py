@@ -313,3 +313,21 @@ def test_a_factor_behind_a_sum_may_be_in_its_bias_too() -> None:
     low = float(np.finfo(np.float64).min)
     assert drawn(1e38) == [(low, -4.0, 1.25), (7.0, low, 1.25)]
     assert drawn(1.0) == [(low, -4.0, 1.25)]
+
+
+def test_a_state_that_leaves_its_range_may_be_anything() -> None:
+    """Weights of 4 make the state of a relu cell 4 times as large in each step: 1e85 in float64."""
+    steps = (
+        Step("RNN", ("x", "w", "r"), ("", "h"), {"hidden_size": 2, "activations": ("Relu",)}),
+    )
+
+    def may_be_nan(weight: float) -> bool:
+        inputs = {"x": Tensor("float32", (150, 1, 1), Fill(low=1.0, high=2.0), 1)}
+        constants = {"w": Tensor("float32", (1, 2, 1), values=(1.0, 1.0)),
+                     "r": Tensor("float32", (1, 2, 2), values=(weight,) * 4)}  # fmt: skip
+        case = Case(steps, inputs, ("h",), constants, opset=14)
+        want = expected(import_network(case.model()).graph, case.feed({}), 200)["h"]
+        return want.error(np.full(want.exact.shape, np.nan, np.float32))[0] == 0
+
+    assert may_be_nan(2.0)
+    assert not may_be_nan(0.2)
