@@ -125,8 +125,11 @@ def test_against_the_definition(
 
 def test_clip_and_activations_as_onnx_runtime_has_them() -> None:
     ort = pytest.importorskip("onnxruntime", reason="compared with ONNX Runtime")
+    weights = constants(1, "int8", columns=False)
+    for name in ("W", "R"):  # pairs of products fit in 16 bits, which it saturates at on AVX2
+        weights[name] = weights[name] // 2
     m = model(
-        constants(1, "int8", columns=False), False, ("t", 1),
+        weights, False, ("t", 1),
         clip=0.4, activations=["HardSigmoid", "Relu", "Tanh"],
         activation_alpha=[0.3], activation_beta=[0.4],
     )  # fmt: skip
