@@ -117,7 +117,7 @@ class Perturbed(Run):
         self._step(node)
 
     def _step(self, node: Node) -> None:
-        kind = _kind(node)
+        kind = kind_of(node)
         given = {v: self.values[v] for v in node.inputs if v is not None}
         self.rough.update(v for v, a in given.items() if _flushed(a, v.dtype))
         self._note_masks(node, given)
@@ -277,7 +277,7 @@ EXACT = frozenset({
 EXACT_KINDS = frozenset({"neg", "abs", "sign", "floor", "ceil", "round", "not", "max", "min"})
 
 
-def _kind(node: Node) -> str:
+def kind_of(node: Node) -> str:
     """"moves" (no arithmetic at all), "exact" (picks or compares) or "rounds"."""
     types = [None if v is None else v.type for v in node.inputs]
     low = node.op.lower(types, [v.type for v in node.outputs])

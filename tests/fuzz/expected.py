@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,13 @@ class Expected:
     sure: Array
     may: Array | None = None
     others: list[Array] = field(default_factory=list)
+
+    def of_any_kind(self) -> Expected:
+        """The same, and infinite or NaN anywhere."""
+        if not self.dtype.is_float:
+            return self
+        may = kinds(self.exact) if self.may is None else self.may
+        return replace(self, may=may | (NAN | PLUS | MINUS), sure=np.zeros(self.exact.shape, bool))
 
     def bound(self) -> Array:
         """The largest error allowed, for each element."""

@@ -53,7 +53,8 @@ def drawn_sums(
     if isinstance(op, Reduce) and op.kind == "prod":
         return {v: _orders_of_factors(op, given, values[v], v.dtype.bits == 64, rng)}
     if getattr(op, "op", "") in ("add", "sub"):
-        return {v: _scaled_terms(op, given, values[v], factor, rng)}
+        top = TOP_OF_DOUBLES if v.dtype.bits == 64 else TOP
+        return {v: _scaled_terms(op, given, values[v], top / factor, rng)}
     if not _is_sum(op):
         return _inside(node, op, given, values[v], rng)
     # orders of all sums are drawn on their own: this one may overflow nowhere, and where it does so
@@ -167,12 +168,12 @@ def _overflowed(
 
 
 def _scaled_terms(
-    op: Op, given: Given, found: Array, factor: float, rng: np.random.Generator
+    op: Op, given: Given, found: Array, top: float, rng: np.random.Generator
 ) -> Array:
     """A factor behind an addition may be in both its terms, as in the weights and the bias of a
     convolution, and make each of them infinite on its own."""
     terms = [a for a in given if a is not None]
-    huge = [np.isfinite(a) & (np.abs(a) > TOP / factor) for a in terms]
+    huge = [np.isfinite(a) & (np.abs(a) > top) for a in terms]
     if not any(h.any() for h in huge) or rng.random() < STAYS:
         return found
     wide = [np.where(h, np.copysign(np.inf, a), a) for a, h in zip(terms, huge, strict=True)]

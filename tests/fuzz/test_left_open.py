@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from braze.core.dtypes import BOOL, F32
+from braze.core.dtypes import BOOL, F32, F64
 from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Node, TensorType, Value
 from braze.ops.pointwise.elementwise import Binary
@@ -286,15 +286,16 @@ def test_the_largest_number_is_infinite_in_parts_of_a_gpu_alone() -> None:
         Step("Add", ("x", "w"), ("z",)),
     )  # fmt: skip
     case = Case(steps, {"x": Tensor("float32", (2, 2))}, ("y", "h", "z"), weight)
-    assert behind_products(import_network(case.model()).graph) == ["y", "h"]
+    assert behind_products(import_network(case.model()).graph) == (["y"], ["h"])
     assert _splits_largest(case, Variant(2, "cuda:sm_90"))
     assert not _splits_largest(case, Variant(2, "cpu"))
     plain = replace(case, constants={"w": Tensor("float32", (2, 2))})
     assert not _splits_largest(plain, Variant(2, "cuda"))
     want = expected(import_network(plain.model()).graph, plain.feed({}))["y"]
-    for off in (np.full((2, 2), np.nan, np.float32), (want.exact + 1).astype(np.float32)):
-        assert want.error(off)[0] > 1 and unsure(F32, want.exact).error(off)[0] == 0
-
+    odd, off = np.full((2, 2), np.nan, np.float32), (want.exact + 1).astype(np.float32)
+    assert want.error(odd)[0] == np.inf and want.of_any_kind().error(odd)[0] == 0
+    assert want.error(off)[0] > 1 and want.of_any_kind().error(off)[0] > 1
+    assert unsure(F32, want.exact).error(odd)[0] == unsure(F32, want.exact).error(off)[0] == 0
 
 
 def test_a_factor_behind_a_sum_may_be_in_its_bias_too() -> None:
@@ -313,6 +314,16 @@ def test_a_factor_behind_a_sum_may_be_in_its_bias_too() -> None:
     low = float(np.finfo(np.float64).min)
     assert drawn(1e38) == [(low, -4.0, 1.25), (7.0, low, 1.25)]
     assert drawn(1.0) == [(low, -4.0, 1.25)]
+
+
+def test_terms_of_float64_have_room_where_those_of_float32_have_none() -> None:
+    op, double = Binary("add"), Value("v", TensorType(F64, (1,)))
+    node = Node(op, (double, Value("w", double.type)), (Value("y", double.type),))
+    values = (np.array([x]) for x in (1e200, 1.0, 1e200))
+    given = dict(zip((*node.inputs, *node.outputs), values, strict=True))
+    rng = np.random.default_rng(0)
+    runs = [drawn_sums(node, op, given, rng, 8.0)[node.outputs[0]] for _ in range(20)]
+    assert all(run == 1e200 for run in runs)
 
 
 def test_a_state_that_leaves_its_range_may_be_anything() -> None:

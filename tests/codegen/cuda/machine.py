@@ -4,7 +4,8 @@ What Triton's interpreter cannot see, this does: faults of LLVM and of the assem
 conditions. Instructions are those that `nvdisasm` shows for sm_90, as Triton's package has it; what
 they do follows from the list of opcodes in NVIDIA's CUDA Binary Utilities and from the PTX that
 they are made of. All threads of a program run in step; a branch that some of them take ends the
-run, so what is behind it is not looked at. Floats, shared memory and tensor cores are passed over.
+run, so what is behind it is not looked at. Floats, shared memory and tensor cores are passed over,
+and so is what is read: indices that come from data are not followed.
 """
 
 from __future__ import annotations
@@ -280,18 +281,15 @@ class Machine:
         for k in range(size_of(how)):
             self.put(to, self.local[place, k], k)
 
-    def do_ldg(self, how: list[str], _: str, place: str, *flag: str) -> None:
-        self._reads(how, place, self.flag(flag[0]) if flag else self.on)
-
-    def do_ldgsts(self, how: list[str], _: str, place: str, *flag: str) -> None:
-        self._reads(how, place, self.flag(flag[0]) if flag else self.on)
-
-    def _reads(self, how: list[str], place: str, flag: Words) -> None:
+    def do_ldg(self, how: list[str], _: str, place: str, *flags: str) -> None:
         m = re.search(r"\[(R\d+)\.64(?:\+(-?0x[0-9a-f]+))?\]", place)
         assert m, place
         at = self.word(m[1]) + (self.word(m[1], 1) << 32) + int(m[2] or "0", 16)
+        taken = self.on & self.flag(flags[0]) if flags else self.on
         for k in range(size_of(how)):
-            self.read.update((at[flag & self.on] + 4 * k).tolist())
+            self.read.update((at[taken] + 4 * k).tolist())
+
+    do_ldgsts = do_ldg
 
 
 def base(parameter: int) -> int:

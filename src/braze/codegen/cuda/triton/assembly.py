@@ -46,7 +46,7 @@ WORD = re.compile(r"%r\d+")
 
 
 def mended(ptx: str) -> str:
-    """The same program without what the assembler gets wrong."""
+    """The program that LLVM meant, without what the assembler gets wrong."""
     return without_words_in_stores(without_packed_additions(with_cut_products(ptx)))
 
 
