@@ -15,7 +15,8 @@ which there is more than one kind are counted as unsure.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,9 @@ ROUNDOFF = {
 }
 RUNS = 3
 # Runs more before an element counts as wrong: three may by chance all leave it nearly in place
-# or, where sums overflow, none may have drawn the one of four results that a kernel has
-RUNS_TO_CONVICT = 400
+# or, where sums overflow, none may have drawn the one of four results that a kernel has. Few are
+# asked first, as many of a graph that they clear would take the time of several others.
+RUNS_TO_CONVICT = (20, 400)
 # The largest quotient of a right kernel's error by the spread of 16 runs was 1.1 in 120 builds of
 # 60 graphs; a wrong element is off by thousands. Between them there is room for rare roundings.
 FACTOR = 10.0
@@ -218,11 +220,12 @@ def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | flo
     x sigmoid(x) are x times something that is flushed far below 0. A determinant is a sum of
     products of a number from each row, all of which are in the product of the rows' sums. Powers
     under a root are flushed while their root is not small: the p-th root of n numbers flushed. What
-    a cell clips, or saturates, is not moved by its operands, but rounded in functions near 1. A
-    norm takes a mean off that is rounded, also where the differences are so alike that moving the
-    operands hardly moves it. A transformed convolution rounds all of a patch for each output of it
-    (transforms.py). Normal numbers are made of words that are rounded to floats, the same in all
-    kernels, by a logarithm and a cosine that end in other bits in each.
+    a cell clips, or saturates, is not moved by its operands, but rounded in functions near 1, and
+    one less such a function is a share of the state before. A norm takes a mean off that is
+    rounded, also where the differences are so alike that moving the operands hardly moves it. A
+    transformed convolution rounds all of a patch for each output of it (transforms.py). Normal
+    numbers are made of words that are rounded to floats, the same in all kernels, by a
+    logarithm and a cosine that end in other bits in each.
     """
     name = node.outputs[0].dtype.name
     if isinstance(op, Random) and op.normal:
@@ -240,7 +243,8 @@ def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | flo
         (x,) = given.values()
         return ROUNDOFF[name][0] * np.abs(x).sum(-1).prod(-1)
     if isinstance(op, Recurrence):
-        return ROUNDOFF[name][0]
+        arrays = [None if v is None else given[v] for v in node.inputs]
+        return ROUNDOFF[name][0] * _largest_state(op, arrays)
     if isinstance(op, LayerNorm):
         x, scale, *_ = (None if v is None else given[v] for v in (*node.inputs, None))
         assert x is not None
@@ -251,6 +255,14 @@ def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | flo
     if isinstance(op, Conv):  # float16 and bfloat16 are summed in float32
         return transform_loss(node, given, min(ROUNDOFF[name][0], ROUNDOFF["float32"][0]))
     return None
+
+
+def _largest_state(op: Recurrence, given: Sequence[Array | None]) -> Array:
+    """The largest number that each unit of a cell holds in any step and row, 1 at least."""
+    (states,) = replace(op, sequence=True, finals=2 if op.cell == "lstm" else 1).reference(*given)
+    first = [np.abs(a).max((1,), keepdims=True)[None] for a in given[4:6] if a is not None]
+    seen = [np.abs(states).max((0, 2), keepdims=True, initial=1.0), *first]
+    return np.asarray(np.maximum.reduce(seen))
 
 
 def _mean_by_deviation(op: LayerNorm, x: Array) -> Array:

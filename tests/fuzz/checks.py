@@ -274,18 +274,19 @@ def _compare(
     if set(got) != set(want):
         out.fail(out.variant, f"outputs {sorted(got)} for {sorted(want)}")
         return
-    for name, w in want.items():
+    for w in want.values():
         out.compared += w.exact.size
         out.unsure += int(w.exact.size - w.sure.sum())
-        error, place = w.error(got[name])
-        if error > 1:
-            # by chance all runs may have left the element nearly in place: ask more of them
-            surer = expected(graph, feed, RUNS_TO_CONVICT, seed=RUNS, edges=edges)[name]
-            error, place = surer.error(got[name])
-        out.worst = max(out.worst, error)
-        if error > 1:
-            out.fail(out.variant, f"output {name} is {error:.3g} times its bound away: {place}")
-            return
+    errors = {name: w.error(got[name]) for name, w in want.items()}
+    for runs in RUNS_TO_CONVICT:  # by chance all runs may have left an element nearly in place
+        if max(error for error, _ in errors.values()) <= 1:
+            break
+        surer = expected(graph, feed, runs, seed=RUNS, edges=edges)
+        errors |= {n: surer[n].error(got[n]) for n, (error, _) in errors.items() if error > 1}
+    name, (error, place) = max(errors.items(), key=lambda found: found[1][0])
+    out.worst = max(out.worst, error)
+    if error > 1:
+        out.fail(out.variant, f"output {name} is {error:.3g} times its bound away: {place}")
 
 
 def _compare_slots(case: Case, graph: Graph, engine: Any, out: Outcome) -> None:

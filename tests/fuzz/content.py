@@ -96,6 +96,7 @@ POSITIONS: Final[Mapping[str, frozenset[tuple[str, int]]]] = {
         (_MS + "QEmbedLayerNormalization", 0), ("TopK", 1), ("TensorScatter", 2),
     }),
 }  # fmt: skip
+SIZES: Final = {"Shape", "Size"}  # numbers that change what they give change shapes
 _NO_DATA: Final = FORMS.union(*POSITIONS.values())
 FAR: Final = (10**6, -(10**9), 2**31 - 1)
 FAR_WIDE: Final = (2**31 + 1, 2**32, -(2**32), 2**63 - 1, -(2**63))
@@ -157,7 +158,11 @@ def _fits(kind: Kind, name: str, t: Tensor, uses: Uses, case: Case) -> bool:
         return False
     if kind.leaves == "float":
         return dtype.is_float
-    return dtype.is_int and {op for op, _ in places} <= INTEGER_DATA
+    if not dtype.is_int or not {op for op, _ in places} <= INTEGER_DATA:
+        return False
+    sizes = tuple(o for n in case.steps if n.op in SIZES for o in n.outputs)
+    counted = Strewn(case, leaves=sizes).reached().union(sizes)
+    return counted.isdisjoint(i for step, _ in uses for i in step.inputs)
 
 
 def _filled(t: Tensor, kind: Kind) -> Tensor:

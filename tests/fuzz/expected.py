@@ -36,7 +36,8 @@ def kinds(a: Array) -> Array:
 class Expected:
     """One output. exact: in float64; spread: what roundings do to it; sure: only one result is
     right; may: the kinds that floats may be, as a sum; others: further results that are right, each
-    within the same bound (they are finite where the exact one is too)."""
+    within the same bound (they are finite where the exact one is too); sized: no rounding changes
+    the shape, as one does that decides how many boxes are kept."""
 
     dtype: DType
     exact: Array
@@ -44,6 +45,7 @@ class Expected:
     sure: Array
     may: Array | None = None
     others: list[Array] = field(default_factory=list)
+    sized: bool = True
 
     def of_any_kind(self) -> Expected:
         """The same, and infinite or NaN anywhere."""
@@ -66,7 +68,7 @@ class Expected:
     def error(self, got: Array) -> tuple[float, str]:
         """The largest error as a multiple of its bound (inf: of another kind), and where it is."""
         if got.shape != self.exact.shape:
-            return math.inf, f"shape {got.shape} for {self.exact.shape}"
+            return math.inf if self.sized else 0.0, f"shape {got.shape} for {self.exact.shape}"
         if not got.size:
             return 0.0, ""
         y, want = as_float64(got, self.dtype), self.exact
@@ -164,6 +166,8 @@ def _combine(
     dtype: DType, exact: Array, others: Sequence[Array], typed: Array | None, wide: bool
 ) -> Expected:
     """wide: what overflows in single steps may not do so in kernels, as in float64."""
+    if any(o.shape != exact.shape for o in [*others, *([] if typed is None else [typed])]):
+        return replace(unsure(dtype, exact), sized=False)
     if not dtype.is_float:
         sure = np.ones(exact.shape, bool)
         # in steps of the types themselves something may overflow that does not in float64
@@ -193,6 +197,6 @@ def _combine(
         # infinities of both signs met on the way: which of them there are, orders decide
         may[np.isnan(typed) & np.isfinite(exact)] |= NAN | PLUS | MINUS
     if wide:
-        may |= kinds(exact)
+        may |= kinds(exact) | kinds(exact.astype(dtype.numpy).astype(np.float64))
     sure = (may & (may - 1)) == 0
     return Expected(dtype, exact, spread, sure, may, [center, *([] if typed is None else [typed])])

@@ -241,12 +241,16 @@ def _left_out(op: Op, x: Array | None, w: Array | None) -> Array:
     def met(data: Array, weight: Array) -> Array:
         return op.reference(data.astype(np.float64), weight.astype(np.float64))[0] > 0.5
 
-    up = met(x > 0, np.isposinf(w)) | met(x < 0, np.isneginf(w))
-    down = met(x < 0, np.isposinf(w)) | met(x > 0, np.isneginf(w))
-    zeros = met((x == 0) | np.isnan(x), np.isinf(w)) | met(np.ones_like(x), np.isnan(w))
-    total = op.reference(x, np.where(np.isfinite(w), w, 0.0))[0]
+    infinite, weighs = np.isinf(x), np.isinf(w)
+    up = met(infinite & (x > 0), w > 0) | met(infinite & (x < 0), w < 0)
+    up |= met(x > 0, weighs & (w > 0)) | met(x < 0, weighs & (w < 0))
+    down = met(infinite & (x > 0), w < 0) | met(infinite & (x < 0), w > 0)
+    down |= met(x < 0, weighs & (w > 0)) | met(x > 0, weighs & (w < 0))
+    odd = met((x == 0) | np.isnan(x), weighs) | met(infinite | np.isnan(x), w == 0)
+    odd |= met(np.ones_like(x), np.isnan(w)) | met(np.isnan(x), np.ones_like(w))
+    total = op.reference(*(np.where(np.isfinite(a), a, 0.0) for a in (x, w)))[0]
     total = total + np.where(up, np.inf, 0.0) - np.where(down, np.inf, 0.0)
-    return np.where(zeros, np.nan, total)
+    return np.where(odd, np.nan, total)
 
 
 def _inside(

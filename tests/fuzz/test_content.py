@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from tests.fuzz import checks
 from tests.fuzz.case import Case, Fill, Step, Tensor, stored
 from tests.fuzz.catalog import ALL_FAMILIES
 from tests.fuzz.checks import check
-from tests.fuzz.content import KINDS
+from tests.fuzz.content import KINDS, strewn
 from tests.fuzz.edges import number
 from tests.fuzz.expected import Expected, expected
 from tests.fuzz.graphs import FIRST_LATER, make
@@ -168,3 +169,17 @@ def test_a_case_that_lost_its_wrong_index_wants_no_error() -> None:
     case = gather(4, False)
     step: Any = Step("Relu", ("x",), ("z",))
     assert replace(case, steps=(step,), outputs=("z",)).trimmed().outside == ""
+
+
+def test_what_is_taken_off_a_size_is_no_data() -> None:
+    """One less than a size is where a slice ends; the largest number less is no shape."""
+    shape = Step("Shape", ("x",), ("s",))
+    case = Case(
+        (shape, Step("Sub", ("s", "one"), ("e",)), Step("Slice", ("x", "zero", "e"), ("y",))),
+        {"x": Tensor("int64", (9,), seed=1)}, ("y",),
+        {"one": Tensor("int64", (1,), values=(1,)), "zero": Tensor("int64", (1,), values=(0,))},
+    )  # fmt: skip
+    plain = replace(case, steps=(Step("Sub", ("x", "one"), ("y",)),))
+    kinds = [strewn(c, {"y": (9,)}, random.Random(k)) for c in (case, plain) for k in range(20)]
+    assert not any("one" in k.leaves for k in kinds[:20])
+    assert any("one" in k.leaves for k in kinds[20:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -342,3 +343,52 @@ def test_a_state_that_leaves_its_range_may_be_anything() -> None:
 
     assert may_be_nan(2.0)
     assert not may_be_nan(0.2)
+
+
+def test_what_one_less_a_gate_near_one_keeps_of_the_state_is_rounded() -> None:
+    """A coupled gate of 1 - 2**-26 forgets a state of 60 but for 1e-6, or wholly."""
+    steps = (Step("LSTM", ("x", "w", "r", "b", "", "h", "c"), ("", "", "y"),
+                  {"input_forget": 1, "activations": ("Sigmoid", "Relu", "Relu")}),)  # fmt: skip
+    gate = 26 * math.log(2)
+    constants = {
+        "w": Tensor("float32", (1, 4, 1), values=(0.0,) * 4),
+        "r": Tensor("float32", (1, 4, 1), values=(0.0,) * 4),
+        "b": Tensor("float32", (1, 8), values=(gate, 0.0, 0.0, 1e-5, *(0.0,) * 4)),
+        "h": Tensor("float32", (1, 1, 1), values=(0.0,)),
+        "c": Tensor("float32", (1, 1, 1), values=(60.0,)),
+    }
+    case = Case(steps, {"x": Tensor("float32", (1, 1, 1), seed=1)}, ("y",), constants, opset=14)
+    right(case)
+    want = expected(import_network(case.model()).graph, case.feed({}))["y"]
+    assert want.error((want.exact + 1e-6).astype(np.float32))[0] < 1
+    assert want.error((want.exact + 1e-3).astype(np.float32))[0] > 1
+
+
+def test_infinite_numbers_meet_infinite_weights_beside_the_image() -> None:
+    """-inf times -inf is inf where the weight's other tap, beside the image, is left out."""
+    steps = (Step("Conv", ("x", "w"), ("y",), {"pads": (1, 0)}),)
+    inputs = {"x": Tensor("float32", (1, 1, 4), values=(-math.inf, -math.inf, 1.0, 2.0))}
+    constants = {"w": Tensor("float32", (1, 1, 2), values=(-math.inf, -math.inf))}
+    case = Case(steps, inputs, ("y",), constants, opset=17)
+    right(case)
+    want = expected(import_network(case.model()).graph, case.feed({}), 50, edges=True)["y"]
+    assert want.may is not None
+    assert want.may[0, 0].tolist() == [NAN | PLUS, PLUS, NAN, MINUS]
+
+
+def test_roundings_may_decide_a_size() -> None:
+    """Boxes that hardly meet are kept or not, and with them their rows."""
+    steps = (Step("Mul", ("x", "s"), ("b",)), Step("NonMaxSuppression", ("b", "p", "n"), ("y",)))
+    near, far = ((0.0, 0.0, 1.0, 1.0, at, 0.0, at + 1, 1.0) for at in (1.0, 2.0))
+    inputs = {"x": Tensor("float32", (1, 2, 4), values=near),
+              "p": Tensor("float32", (1, 1, 2), values=(0.7, 0.6))}  # fmt: skip
+    constants = {"s": Tensor("float32", (), values=(0.3,)),
+                 "n": Tensor("int64", (1,), values=(2,))}  # fmt: skip
+    case = Case(steps, inputs, ("y",), constants, opset=17)
+    right(case)
+    graph = import_network(case.model()).graph
+    want = expected(graph, case.feed({}), 50)["y"]
+    assert want.error(np.zeros((1, 3), np.int64))[0] == 0
+    inputs["x"] = Tensor("float32", (1, 2, 4), values=far)
+    want = expected(graph, case.feed({}), 50)["y"]
+    assert want.error(np.zeros((7, 3), np.int64))[0] > 1
