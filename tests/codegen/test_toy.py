@@ -50,7 +50,7 @@ def test_the_toy_runs_a_network(level: int) -> None:
     want = braze.build(model, target="reference", optimization_level=0)({"x": x})["y"]
     # the toy adds float32 one by one, the reference in numpy's order
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-    assert plan.target.about == {"arch": "toy"} and {m.kind for m in plan.modules} == {"text"}
+    assert plan.target.about == {"backend": "toy"} and {m.kind for m in plan.modules} == {"text"}
 
 
 def test_anchors_reach_it_as_loop_nests_with_the_reason() -> None:

@@ -44,7 +44,7 @@ class ToyTarget:
     fingerprint: str = "toy"
 
     def describe(self) -> dict[str, Any]:
-        return {"arch": "toy"}
+        return {"backend": "toy"}
 
 
 @dataclass(frozen=True)

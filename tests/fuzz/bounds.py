@@ -15,8 +15,7 @@ which there is more than one kind are counted as unsure.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +45,7 @@ from tests.fuzz.overflow import (
     TOP_OF_DOUBLES,
     drawn_sums,
     largest_factor,
+    largest_state,
 )
 from tests.fuzz.transforms import transform_loss
 
@@ -244,7 +244,7 @@ def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | flo
         return ROUNDOFF[name][0] * np.abs(x).sum(-1).prod(-1)
     if isinstance(op, Recurrence):
         arrays = [None if v is None else given[v] for v in node.inputs]
-        return ROUNDOFF[name][0] * _largest_state(op, arrays)
+        return ROUNDOFF[name][0] * largest_state(op, arrays)
     if isinstance(op, LayerNorm):
         x, scale, *_ = (None if v is None else given[v] for v in (*node.inputs, None))
         assert x is not None
@@ -255,14 +255,6 @@ def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | flo
     if isinstance(op, Conv):  # float16 and bfloat16 are summed in float32
         return transform_loss(node, given, min(ROUNDOFF[name][0], ROUNDOFF["float32"][0]))
     return None
-
-
-def _largest_state(op: Recurrence, given: Sequence[Array | None]) -> Array:
-    """The largest number that each unit of a cell holds in any step and row, 1 at least."""
-    (states,) = replace(op, sequence=True, finals=2 if op.cell == "lstm" else 1).reference(*given)
-    first = [np.abs(a).max((1,), keepdims=True)[None] for a in given[4:6] if a is not None]
-    seen = [np.abs(states).max((0, 2), keepdims=True, initial=1.0), *first]
-    return np.asarray(np.maximum.reduce(seen))
 
 
 def _mean_by_deviation(op: LayerNorm, x: Array) -> Array:

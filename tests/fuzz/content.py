@@ -97,6 +97,7 @@ POSITIONS: Final[Mapping[str, frozenset[tuple[str, int]]]] = {
     }),
 }  # fmt: skip
 SIZES: Final = {"Shape", "Size"}  # numbers that change what they give change shapes
+COUNTS: Final = {"NonMaxSuppression", "NonZero", "Compress", "Unique"}  # so do constants of these
 _NO_DATA: Final = FORMS.union(*POSITIONS.values())
 FAR: Final = (10**6, -(10**9), 2**31 - 1)
 FAR_WIDE: Final = (2**31 + 1, 2**32, -(2**32), 2**63 - 1, -(2**63))
@@ -156,6 +157,8 @@ def _fits(kind: Kind, name: str, t: Tensor, uses: Uses, case: Case) -> bool:
         return places <= POSITIONS[kind.leaves] and len(uses) == 1
     if places & _NO_DATA:
         return False
+    if name in case.constants and not COUNTS.isdisjoint(step.op for step, _ in uses):
+        return False
     if kind.leaves == "float":
         return dtype.is_float
     if not dtype.is_int or not {op for op, _ in places} <= INTEGER_DATA:
@@ -185,7 +188,7 @@ def _outside(
     ((step, _),) = uses[name]
     t = case.leaves()[name]
     wrong = _wrong(step, shapes, case)
-    if not wrong or step.outputs[0] not in shapes:
+    if not wrong or step.outputs[0] not in shapes or 0 in shapes[step.outputs[0]]:
         return None
     far = [*FAR, *(FAR_WIDE if t.dtype == "int64" and step.op not in ("TopK",) else ())]
     value = r.choice([*wrong, *wrong, *far])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ Given = Sequence[Array | None]
 # Everything that is not float64 is summed in float32; a single term at the top does not overflow.
 # Sums of float64 are looked at in numbers that are scaled down by a power of two, as their own
 # overflow would hide what they are.
-TOP, TOP_OF_DOUBLES = 3.4028235e38, 1.7976931348623157e308
+TOP, TOP_OF_DOUBLES, TOP_OF_HALVES = 3.4028235e38, 1.7976931348623157e308, 65504.0
 SCALE_OF_DOUBLES = 2.0**-1030
 FACTOR_BEHIND = 8.0
 # A transformed convolution's own sums are larger than those of its terms (docs/semantics.md).
@@ -45,9 +46,9 @@ def drawn_sums(
     v = node.outputs[0]
     if not v.dtype.is_float:
         return {}
-    if isinstance(op, Recurrence):
-        return _grown(node, values, rng)
     given = [None if i is None else values[i] for i in node.inputs]
+    if isinstance(op, Recurrence):
+        return _grown(node, op, given, values, rng)
     if rng is None:  # this run has taps beside the image left out, all of them
         return {v: _left_out(op, *given[:2])} if _has_odd_taps(op, given) else {}
     if isinstance(op, Reduce) and op.kind == "prod":
@@ -73,21 +74,31 @@ def drawn_sums(
 
 
 def _grown(
-    node: Node, values: Mapping[Value, Array], rng: np.random.Generator | None
-) -> dict[Value, Array]:
+    node: Node, op: Recurrence, given: Given, values: Mapping[Value, Array],
+    rng: np.random.Generator | None,
+) -> dict[Value, Array]:  # fmt: skip
     """What a state that has left the range of its type is, and all that comes of it: infinite, NaN
-    where two such meet in a gate, or 0 where it is divided by one."""
-    top = TOP_OF_DOUBLES if node.outputs[0].dtype.bits == 64 else TOP
-    finite = all(np.isfinite(values[v]).all() for v in node.inputs if v is not None)
-    large = any((~(np.abs(values[v]) <= top)).any() for v in node.outputs)
-    if rng is None or not (finite and large) or rng.random() < STAYS:
+    where two such meet in a gate, or 0 where it is divided by one. What huge weights reach is open
+    too, as a sum of a gate may overflow in one order alone."""
+    (v,) = node.outputs
+    top = {"float64": TOP_OF_DOUBLES, "float16": TOP_OF_HALVES}.get(v.dtype.name, TOP)
+    if rng is None:
         return {}
-    drawn = {}
-    for v in node.outputs:
-        found = values[v]
-        odd = rng.choice([np.nan, np.inf, -np.inf, 0.0], found.shape)
-        drawn[v] = np.where(rng.random(found.shape) < 0.5, odd, found)
-    return drawn
+    finite = all(a is None or np.isfinite(a).all() for a in given)
+    if not finite or (largest_state(op, given) <= top).all():
+        return _inside(node, op, given, values[v], rng)
+    if rng.random() < STAYS:
+        return {}
+    odd = rng.choice([np.nan, np.inf, -np.inf, 0.0], values[v].shape)
+    return {v: np.where(rng.random(odd.shape) < 0.5, odd, values[v])}
+
+
+def largest_state(op: Recurrence, given: Given) -> Array:
+    """The largest number that each unit of a cell holds in any step and row, 1 at least."""
+    (states,) = replace(op, sequence=True, finals=2 if op.cell == "lstm" else 1).reference(*given)
+    first = [np.abs(a).max((1,), keepdims=True)[None] for a in given[4:6] if a is not None]
+    seen = [np.abs(states).max((0, 2), keepdims=True, initial=1.0), *first]
+    return np.asarray(np.maximum.reduce(seen))
 
 
 def largest_factor(graph: Graph) -> float:
@@ -272,7 +283,8 @@ def _inside(
     with np.errstate(all="ignore"):
         reached = np.isnan(op.reference(*odd)[0]) & ~np.isnan(found)
     kinds = np.array([np.nan, np.inf, -np.inf, 0.0])[rng.integers(4, size=found.shape)]
-    drawn = np.where(rng.random(found.shape) < 0.5, kinds, found)
+    share = rng.choice([0.05, 0.5])  # few of many, too: what picks the largest sees which
+    drawn = np.where(rng.random(found.shape) < share, kinds, found)
     return {node.outputs[0]: np.where(reached, drawn, found)}
 
 

@@ -183,3 +183,16 @@ def test_what_is_taken_off_a_size_is_no_data() -> None:
     kinds = [strewn(c, {"y": (9,)}, random.Random(k)) for c in (case, plain) for k in range(20)]
     assert not any("one" in k.leaves for k in kinds[:20])
     assert any("one" in k.leaves for k in kinds[20:])
+
+
+def test_what_a_constant_counts_is_no_data() -> None:
+    """Scores decide how many boxes there are, and constant ones what the next op was made for."""
+    scores = Tensor("float32", (1, 1, 4), values=(0.9, 0.8, 0.7, 0.6))
+    case = Case(
+        (Step("NonMaxSuppression", ("b", "p"), ("y",)),),
+        {"b": Tensor("float32", (1, 4, 4), seed=1)}, ("y",), {"p": scores},
+    )  # fmt: skip
+    given = Case(case.steps, {**case.inputs, "p": scores}, ("y",))
+    kinds = [strewn(c, {"y": (4, 3)}, random.Random(k)) for c in (case, given) for k in range(20)]
+    assert not any("p" in k.leaves for k in kinds[:20])
+    assert any("p" in k.leaves for k in kinds[20:])

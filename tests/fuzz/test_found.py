@@ -355,3 +355,12 @@ def test_lengths_of_no_steps_are_not_read() -> None:
     steps = (Step("ReverseSequence", ("x", "n"), ("y",), {"time_axis": 1, "batch_axis": 0}),)
     inputs = {"x": Tensor("float32", (2, 0)), "n": Tensor("int64", (2,), values=(1, 0))}
     right(Case(steps, inputs, ("y",)), *LEVELS[:2], REFERENCE)
+
+
+def test_a_slice_by_data_leaves_a_convolution_no_window() -> None:
+    steps = (Step("Slice", ("x", "first", "last", "axis"), ("s",)),
+             Step("Conv", ("s", "w"), ("y",), {"pads": (1, 1, 1, 1)}))  # fmt: skip
+    place = Tensor("int64", (1,), Fill("integers", 2, 2))
+    inputs = {"x": drawn(1, 1, 20, 5, 5), "first": place, "last": place}
+    constants = {"axis": Tensor("int64", (1,), values=(2,)), "w": drawn(2, 16, 20, 3, 3)}
+    right(Case(steps, inputs, ("y",), constants))

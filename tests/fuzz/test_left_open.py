@@ -345,6 +345,23 @@ def test_a_state_that_leaves_its_range_may_be_anything() -> None:
     assert not may_be_nan(0.2)
 
 
+def test_a_gate_of_huge_weights_may_overflow_in_one_order() -> None:
+    """1.9 and -1.1 of the largest number sum up to a finite one, or to infinity less infinity."""
+    steps = (Step("LSTM", ("x", "w", "r", "", "", "h"), ("", "y"), {"hidden_size": 2}),)
+    largest = 3.4028234663852886e38
+
+    def may_be_nan(weight: float) -> bool:
+        constants = {"w": Tensor("float32", (1, 8, 1), values=(0.5,) * 8),
+                     "r": Tensor("float32", (1, 8, 2), values=(weight,) * 16),
+                     "h": Tensor("float32", (1, 1, 2), values=(1.9, -1.1))}  # fmt: skip
+        case = Case(steps, {"x": Tensor("float32", (1, 1, 1), seed=1)}, ("y",), constants, opset=14)
+        want = expected(import_network(case.model()).graph, case.feed({}), 200, edges=True)["y"]
+        return want.error(np.full(want.exact.shape, np.nan, np.float32))[0] == 0
+
+    assert may_be_nan(largest)
+    assert not may_be_nan(1e6)
+
+
 def test_what_one_less_a_gate_near_one_keeps_of_the_state_is_rounded() -> None:
     """A coupled gate of 1 - 2**-26 forgets a state of 60 but for 1e-6, or wholly."""
     steps = (Step("LSTM", ("x", "w", "r", "b", "", "h", "c"), ("", "", "y"),

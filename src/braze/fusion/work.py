@@ -25,7 +25,6 @@ from braze.ops.lowering import (
     Operand,
     PooledSpec,
     RecurrenceSpec,
-    SelectSpec,
 )
 
 Sizes = Mapping[str, int]
@@ -132,11 +131,13 @@ def _operands(kernel: AnchorKernel, sizes: Sizes) -> Iterator[tuple[int, int]]:
     elif isinstance(spec, CodedSpec):
         yield spec.lhs.slot, evaluate(product((*spec.batch, spec.m, spec.k)), sizes)
         yield 1, evaluate(product(kernel.inputs[1].shape), sizes)
-    elif isinstance(spec, SelectSpec):
-        yield 0, evaluate(product(spec.shape), sizes)
     else:
+        named = {operand.slot for operand, _ in spec.operands.values()}
         for operand, shape in spec.operands.values():
             yield _touched(operand, shape, sizes)
+        named.update(e.slot for e in _loads([kernel.epilogue], len(kernel.inputs)))
+        for slot in set(range(len(kernel.inputs))) - named:  # what is not among them is read whole
+            yield slot, evaluate(product(kernel.inputs[slot].shape), sizes)
 
 
 def _touched(operand: Operand, shape: Shape, sizes: Sizes) -> tuple[int, int]:

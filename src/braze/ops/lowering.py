@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Union
 
 from braze.core.dims import Dim, Shape, product
-from braze.core.dtypes import I64, DType
+from braze.core.dtypes import DType
 from braze.expr.loops import LoopKernel
 from braze.expr.scalar import Expr
 from braze.ops.coded_spec import CodedSpec
 from braze.ops.operands import SUM_BLOCK, Operand, Operands
 from braze.ops.recurrence_spec import RECURRENT_GATES, RecurrenceSpec
+from braze.ops.select_spec import SelectSpec
 from braze.ops.suppress_spec import SuppressSpec
 
 if TYPE_CHECKING:
@@ -248,49 +249,6 @@ def window_block(kernel: tuple[int, ...], channels: int) -> int:
     if channels > 1 or math.prod(kernel) <= SUM_BLOCK:
         return SUM_BLOCK
     return max(1, SUM_BLOCK // kernel[-1]) * kernel[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class SelectSpec:
-    """out[.., j, ..] = the position on `axis` of the j-th element in sorted order (int64).
-
-    The input has `shape`, the output `count` positions on `axis`; both are row-major, and count <=
-    shape[axis] < 2**32. The largest come first where `largest`, else the smallest. Equal elements
-    keep their order; NaN counts as larger than every number.
-    """
-
-    kind: ClassVar[str] = "select"
-    takes_epilogue: ClassVar[bool] = False
-
-    shape: tuple[Dim, ...]
-    axis: int
-    count: Dim
-    largest: bool
-
-    @property
-    def operands(self) -> Operands:
-        """None: rows are found in the row-major input."""
-        return {}
-
-    @property
-    def acc(self) -> DType:
-        """The type of positions."""
-        return I64
-
-    @property
-    def outer(self) -> Dim:
-        """Rows that lie before one another in memory."""
-        return product(self.shape[: self.axis])
-
-    @property
-    def inner(self) -> Dim:
-        """Rows that lie side by side: the step from element to element of a row."""
-        return product(self.shape[self.axis + 1 :])
-
-    @property
-    def out_shape(self) -> Shape:
-        """The logical output axes: those of the input."""
-        return (*self.shape[: self.axis], self.count, *self.shape[self.axis + 1 :])
 
 
 AnchorSpec = Union[

@@ -107,7 +107,7 @@ class ExecutionContext:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._lib.braze_context_destroy(self._handle)
-            self._handle = c_void_p()
+            del self._handle  # names of modules may be gone when the interpreter ends
 
     # ---- one call -----------------------------------------------------------------------
 
