@@ -11,11 +11,13 @@ from onnx import helper
 
 import braze
 from braze.builder import build_plan, make_kernels
+from braze.codegen import catalog
 from braze.codegen.backend import Backend
 from braze.core.config import BuildConfig
 from braze.core.errors import CompileError
 from braze.core.target import Target
 from braze.core.trace import Trace
+from braze.engine.write import write_file
 from braze.frontend.onnx.importer import import_network
 from braze.fusion.kernel import AnchorKernel
 from tests.codegen import toy
@@ -51,6 +53,17 @@ def test_the_toy_runs_a_network(level: int) -> None:
     # the toy adds float32 one by one, the reference in numpy's order
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
     assert plan.target.about == {"backend": "toy"} and {m.kind for m in plan.modules} == {"text"}
+
+
+def test_its_engine_is_loaded_by_the_name_that_it_has_in_the_catalog(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(catalog.BACKENDS, "toy", catalog.Entry(lambda *_: toy.ToyBackend()))
+    x, path = rand(1, 3, 6, 6), tmp_path / "toy.braze"
+    plan = braze.compile(small_net(), target="toy")
+    write_file(plan, path)
+    loaded: Any = braze.load(path)
+    np.testing.assert_array_equal(loaded({"x": x})["y"], toy.ToyEngine(plan)({"x": x})["y"])
 
 
 def test_anchors_reach_it_as_loop_nests_with_the_reason() -> None:

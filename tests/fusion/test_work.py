@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 
 from braze.core.dims import sym
 from braze.core.dtypes import F16, F32, I64, DType
 from braze.core.trace import Trace
+from braze.expr.loops import TensorSpec
+from braze.expr.scalar import axis, hole, load
+from braze.fusion.kernel import AnchorKernel
 from braze.fusion.lower import lower_all
 from braze.fusion.partition import lower_nodes, partition
-from braze.fusion.work import Work, work_of
+from braze.fusion.work import Work, reads, work_of
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.abilities import UNLIMITED
@@ -46,6 +52,26 @@ def test_a_product_with_its_epilogue() -> None:
     x, w, z = g.tensor("x", N, 3), g.tensor("w", 3, 5), g.tensor("z", N, 5)
     y = g.add1(Binary("add"), g.add1(MatMul(), x, w), z)
     assert works(g, y) == [Work(2 * 2 * 3 * 5, 4 * (2 * 3 + 3 * 5 + 2 * 5 + 2 * 5))]
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A spec that names no operand."""
+
+    operands: ClassVar[dict[str, Any]] = {}
+    out_shape: ClassVar[tuple[Any, ...]] = (N, 6)
+
+
+def test_what_is_not_among_the_operands_is_read_as_a_whole() -> None:
+    """And what the epilogue loads alone counts as often as it does so."""
+    x, z = TensorSpec(F32, (N, 6)), TensorSpec(F32, (6,))
+    spec: Any = Summed()
+    for inputs, epilogue, counts in (
+        ((x,), hole(0, F32), [12]),
+        ((x, z), hole(0, F32), [12, 6]),
+        ((x, z), load(1, (axis(1),), F32), [12, 12]),
+    ):
+        assert reads(AnchorKernel(spec, inputs, x, epilogue), {"n": 2}) == counts
 
 
 @pytest.mark.parametrize(("kernel", "step", "read"), [(3, 1, 8), (1, 2, 4), (2, 2, 8)])

@@ -36,8 +36,8 @@ def kinds(a: Array) -> Array:
 class Expected:
     """One output. exact: in float64; spread: what roundings do to it; sure: only one result is
     right; may: the kinds that floats may be, as a sum; others: further results that are right, each
-    within the same bound (they are finite where the exact one is too); sized: no rounding changes
-    the shape, as one does that decides how many boxes are kept."""
+    within the same bound (they are finite where the exact one is too); open_axes: those whose size
+    roundings decide, as that of the boxes that are kept."""
 
     dtype: DType
     exact: Array
@@ -45,7 +45,7 @@ class Expected:
     sure: Array
     may: Array | None = None
     others: list[Array] = field(default_factory=list)
-    sized: bool = True
+    open_axes: frozenset[int] = frozenset()
 
     def of_any_kind(self) -> Expected:
         """The same, and infinite or NaN anywhere."""
@@ -68,7 +68,9 @@ class Expected:
     def error(self, got: Array) -> tuple[float, str]:
         """The largest error as a multiple of its bound (inf: of another kind), and where it is."""
         if got.shape != self.exact.shape:
-            return math.inf if self.sized else 0.0, f"shape {got.shape} for {self.exact.shape}"
+            off = _unlike(got, self.exact)
+            right = got.ndim == self.exact.ndim and off <= self.open_axes
+            return 0.0 if right else math.inf, f"shape {got.shape} for {self.exact.shape}"
         if not got.size:
             return 0.0, ""
         y, want = as_float64(got, self.dtype), self.exact
@@ -93,6 +95,12 @@ class Expected:
         both = np.isfinite(y) & np.isfinite(center)
         with np.errstate(all="ignore"):
             return np.where(both, np.abs(y - center) / self._bound(center), np.nan)
+
+
+def _unlike(a: Array, b: Array) -> frozenset[int]:
+    """The axes whose sizes differ in two arrays of one rank."""
+    pairs = enumerate(zip(a.shape, b.shape, strict=False))
+    return frozenset(axis for axis, (one, other) in pairs if one != other)
 
 
 def _place(wrong: Array, got: Array, want: Array, count: int | None = None) -> str:
@@ -166,8 +174,9 @@ def _combine(
     dtype: DType, exact: Array, others: Sequence[Array], typed: Array | None, wide: bool
 ) -> Expected:
     """wide: what overflows in single steps may not do so in kernels, as in float64."""
-    if any(o.shape != exact.shape for o in [*others, *([] if typed is None else [typed])]):
-        return replace(unsure(dtype, exact), sized=False)
+    axes = [_unlike(o, exact) for o in [*others, *([] if typed is None else [typed])]]
+    if open_axes := frozenset[int]().union(*axes):
+        return replace(unsure(dtype, exact), open_axes=open_axes)
     if not dtype.is_float:
         sure = np.ones(exact.shape, bool)
         # in steps of the types themselves something may overflow that does not in float64

@@ -253,14 +253,17 @@ def _left_out(op: Op, x: Array | None, w: Array | None) -> Array:
         return op.reference(data.astype(np.float64), weight.astype(np.float64))[0] > 0.5
 
     infinite, weighs = np.isinf(x), np.isinf(w)
-    up = met(infinite & (x > 0), w > 0) | met(infinite & (x < 0), w < 0)
-    up |= met(x > 0, weighs & (w > 0)) | met(x < 0, weighs & (w < 0))
-    down = met(infinite & (x > 0), w < 0) | met(infinite & (x < 0), w > 0)
-    down |= met(x < 0, weighs & (w > 0)) | met(x > 0, weighs & (w < 0))
+
+    def has(weight: Array) -> Array:
+        """Where an infinite product has the sign that it has with `weight`."""
+        up, down = (x > 0, weight > 0), (x < 0, weight < 0)
+        found = [met(a & infinite, b) | met(a, b & weighs) for a, b in (up, down)]
+        return np.asarray(found[0] | found[1])
+
     odd = met((x == 0) | np.isnan(x), weighs) | met(infinite | np.isnan(x), w == 0)
     odd |= met(np.ones_like(x), np.isnan(w)) | met(np.isnan(x), np.ones_like(w))
     total = op.reference(*(np.where(np.isfinite(a), a, 0.0) for a in (x, w)))[0]
-    total = total + np.where(up, np.inf, 0.0) - np.where(down, np.inf, 0.0)
+    total = total + np.where(has(w), np.inf, 0.0) - np.where(has(-w), np.inf, 0.0)
     return np.where(odd, np.nan, total)
 
 

@@ -13,8 +13,12 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import braze
-from braze.runtime import Engine
+from braze.runtime import Engine, context, device, loaded, stream
+from braze.runtime.device import Buffer
+from braze.runtime.stream import Event, Stream
 from tests.runtime.plans import (
     chain_plan,
     chain_reference,
@@ -114,3 +118,20 @@ assert all(m.split(".")[1] in ("core", "engine", "runtime") for m in loaded), lo
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(braze.__file__).parents[1])}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
+
+
+def test_what_outlives_the_names_of_its_module_is_freed_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end of the interpreter sets them to None while objects are left."""
+    engine = Engine.from_plan(chain_plan(num_steps=1))
+    left: list[object] = [engine.create_context(), Stream(), Event(), engine]
+    left.append(Buffer(engine.loaded, 64))
+    del engine
+    failures: list[str] = []
+    for module in (context, device, loaded, stream):
+        monkeypatch.setattr(module, "c_void_p", None)
+    monkeypatch.setattr(sys, "unraisablehook", lambda e: failures.append(str(e.exc_value)))
+    left.clear()
+    gc.collect()
+    assert not failures

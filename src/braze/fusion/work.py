@@ -132,11 +132,12 @@ def _operands(kernel: AnchorKernel, sizes: Sizes) -> Iterator[tuple[int, int]]:
         yield spec.lhs.slot, evaluate(product((*spec.batch, spec.m, spec.k)), sizes)
         yield 1, evaluate(product(kernel.inputs[1].shape), sizes)
     else:
-        named = {operand.slot for operand, _ in spec.operands.values()}
+        other = set(range(len(kernel.inputs)))
+        other -= {e.slot for e in _loads([kernel.epilogue], len(kernel.inputs))}
         for operand, shape in spec.operands.values():
             yield _touched(operand, shape, sizes)
-        named.update(e.slot for e in _loads([kernel.epilogue], len(kernel.inputs)))
-        for slot in set(range(len(kernel.inputs))) - named:  # what is not among them is read whole
+            other.discard(operand.slot)
+        for slot in sorted(other):  # what is not among the operands is read as a whole
             yield slot, evaluate(product(kernel.inputs[slot].shape), sizes)
 
 

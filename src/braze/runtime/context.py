@@ -107,7 +107,7 @@ class ExecutionContext:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._lib.braze_context_destroy(self._handle)
-            del self._handle  # names of modules may be gone when the interpreter ends
+            del self._handle  # no name of a module: they may be gone when the interpreter ends
 
     # ---- one call -----------------------------------------------------------------------
 

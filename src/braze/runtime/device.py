@@ -41,7 +41,7 @@ class Buffer:
     def __del__(self) -> None:
         if getattr(self, "handle", None):
             self._lib.braze_buffer_destroy(self.handle)
-            self.handle = c_void_p()
+            del self.handle
 
 
 class DeviceArray:

@@ -53,7 +53,7 @@ class LoadedEngine:
     def __del__(self) -> None:
         if getattr(self, "handle", None):
             self.lib.braze_engine_destroy(self.handle)
-            del self.handle  # names of modules may be gone when the interpreter ends
+            del self.handle  # no name of a module: they may be gone when the interpreter ends
 
     def _row(self, function: str, index: int) -> TensorRow:
         info = TensorInfo(ctypes.sizeof(TensorInfo))

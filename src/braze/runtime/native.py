@@ -316,7 +316,7 @@ class LoadedKernel:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._lib.braze_kernel_destroy(self._handle)
-            self._handle = c_void_p()
+            del self._handle
 
     def run(
         self,

@@ -22,7 +22,7 @@ class Event:
     def __del__(self) -> None:
         if getattr(self, "handle", None):
             self._lib.braze_event_destroy(self.handle)
-            self.handle = c_void_p()
+            del self.handle
 
     def record(self, stream: Stream) -> None:
         """Mark the point after everything enqueued on `stream` so far."""
@@ -58,7 +58,7 @@ class Stream:
     def __del__(self) -> None:
         if getattr(self, "handle", None):
             self._lib.braze_stream_destroy(self.handle)
-            self.handle = c_void_p()
+            del self.handle
 
     def synchronize(self) -> None:
         """Wait for everything enqueued so far; raises the first error since the last call."""
