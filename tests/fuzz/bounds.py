@@ -30,6 +30,7 @@ from braze.ops.pointwise.activation import Gelu, Mish, Silu
 from braze.ops.pointwise.cast import Cast
 from braze.ops.pool.pool import LpPool
 from braze.ops.pool.unpool import Det
+from braze.ops.product.attention import LAYOUTS, FusedAttention
 from braze.ops.product.conv import Conv
 from braze.ops.product.matmul import MatMul
 from braze.ops.random.random import Random
@@ -223,9 +224,9 @@ def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | flo
     a cell clips, or saturates, is not moved by its operands, but rounded in functions near 1, and
     one less such a function is a share of the state before. A norm takes a mean off that is
     rounded, also where the differences are so alike that moving the operands hardly moves it. A
-    transformed convolution rounds all of a patch for each output of it (transforms.py). Normal
-    numbers are made of words that are rounded to floats, the same in all kernels, by a
-    logarithm and a cosine that end in other bits in each.
+    transformed convolution rounds all of a patch for each output of it (transforms.py). Attention
+    flushes a weight before it meets a value. Normal numbers are made of words that are rounded to
+    floats, the same in all kernels, by a logarithm and a cosine that end in other bits in each.
     """
     name = node.outputs[0].dtype.name
     if isinstance(op, Random) and op.normal:
@@ -252,6 +253,10 @@ def _inner_loss(node: Node, op: Op, given: Mapping[Value, Array]) -> Array | flo
         return unit * _mean_by_deviation(op, x) * np.abs(1.0 if scale is None else scale)
     if (power := _rooted(op)) > 1:
         return float((_terms(node, given) * FLUSHED[name]) ** (1 / power))
+    if isinstance(op, FusedAttention):
+        value = node.inputs[2]
+        assert value is not None
+        return FLUSHED[name] * _sum_of_values(op, given[value])
     if isinstance(op, Conv):  # float16 and bfloat16 are summed in float32
         return transform_loss(node, given, min(ROUNDOFF[name][0], ROUNDOFF["float32"][0]))
     return None
@@ -263,6 +268,12 @@ def _mean_by_deviation(op: LayerNorm, x: Array) -> Array:
     size = np.abs(x).max(axes, keepdims=True, initial=0.0)
     deviation = np.sqrt(np.square(x - x.mean(axes, keepdims=True)).mean(axes, keepdims=True))
     return np.asarray(size / (deviation + math.sqrt(op.epsilon)))
+
+
+def _sum_of_values(op: FusedAttention, v: Array) -> Array:
+    """The magnitudes of all keys' values, for each element of the result."""
+    sizes = np.where(np.isfinite(v), np.abs(v), 0.0).transpose(LAYOUTS[op.v_layout])
+    return np.asarray(sizes.sum(2, keepdims=True).transpose(LAYOUTS[op.out_layout]))
 
 
 def _rooted(op: Op) -> int:

@@ -191,6 +191,25 @@ def test_what_is_flushed_inside_an_op_is_scaled_by_it() -> None:
     assert expectation(Case(steps, half, ("y",))).error(np.zeros(2, np.float16))[0] > 0.5
 
 
+@pytest.mark.parametrize(("score", "may"), [(-88.0, True), (-80.0, False)])
+def test_a_weight_of_attention_is_flushed_before_it_meets_its_value(
+    score: float, may: bool
+) -> None:
+    """100 times exp(-88) may be lost, and 100 times exp(-80) not; nor may it be in a column of
+    zeros."""
+    inputs = {
+        "q": Tensor("float32", (1, 1, 1, 1), values=(1.0,)),
+        "k": Tensor("float32", (1, 1, 2, 1), values=(0.0, score)),
+        "v": Tensor("float32", (1, 1, 2, 2), values=(0.0, 0.0, 100.0, 0.0)),
+    }
+    step = Step("Attention", ("q", "k", "v"), ("y",), {"scale": 1.0})
+    want = expectation(Case((step,), inputs, ("y",), opset=24))
+    got = want.exact.astype(np.float32)
+    got[..., 0] = 0
+    assert (want.error(got)[0] < 1) == may
+    assert want.error(want.exact.astype(np.float32) + np.float32([0, 1e-36]))[0] > 1
+
+
 @pytest.mark.parametrize(
     ("step", "lost"),
     [(Step("ReduceL2", ("x",), ("y",)), 3e-20),
