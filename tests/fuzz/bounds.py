@@ -39,7 +39,7 @@ from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.scan import Cumulative
 from braze.ops.reduce.softmax import Softmax
 from tests.fuzz.case import stored
-from tests.fuzz.left_open import moved_places, unseen
+from tests.fuzz.left_open import met_without_weight, moved_places, unseen
 from tests.fuzz.overflow import (
     FACTOR_BEHIND,
     TOP,
@@ -111,7 +111,8 @@ class Perturbed(Run):
         self.masks: set[Value] = set()  # given infinities, and what only adds to them or moves them
         # whether attention whose scores have overflowed gives 0 in this run, as one op does
         self.unmasks = rng is not None and rng.random() < 0.5
-        # whether values that softmax gives no weight at all are left out in this run
+        # whether values without any weight are left out in this run where softmax has none for
+        # them, and are met where an axis that keeps its size is resampled
         self.unsees = rng is not None and rng.random() < 0.5
         self.weighs = any(isinstance(n.op, Softmax) for n in graph.nodes)
 
@@ -136,6 +137,8 @@ class Perturbed(Run):
             self._unmask(node)
         if self.unsees:
             self.values.update(unseen(node, self.values, self.weighs))
+            sized = node.op.specialize(self.env)
+            self.values.update(met_without_weight(node, sized, self.values))
         if kind == "rounds":  # what only picks elements has nothing inside that overflows
             op = _in_float64(node.op.specialize(self.env))
             self.values.update(drawn_sums(node, op, self.values, self.rng, self.factor))

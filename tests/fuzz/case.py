@@ -80,6 +80,8 @@ class Tensor:
         return tuple(env[d] if isinstance(d, str) else d for d in self.shape)
 
 
+FEW = 12  # elements of an input whose content is bounded
+
 # versions of the domains besides ONNX's own
 DOMAINS = {"ai.onnx.ml": 4, "com.microsoft": 1}
 
@@ -151,6 +153,20 @@ class Case:
             symbolic = any(isinstance(d, str) for d in t.shape)
             ranges = tuple(t.sizes(self.env(k)) for k in range(3))
             found[name] = ranges if symbolic else ranges[1]
+        return found
+
+    def contents(self) -> dict[str, Any]:
+        """The `values=` of a build that bounds what it can: (min, opt, max) of whole numbers of
+        which an input holds few. They are the range that runs draw from, so that the corners are
+        met."""
+        found: dict[str, Any] = {}
+        for name, t in self.inputs.items():
+            few = not any(isinstance(d, str) for d in t.shape) and 0 < math.prod(t.shape) <= FEW
+            drawn = t.fill.kind == "integers" and not t.fill.strewn and t.values is None
+            if few and drawn and t.dtype in ("int64", "int32"):
+                low, high = int(t.fill.low), int(t.fill.high)
+                corners = (low, (low + high) // 2, high)
+                found[name] = tuple(np.full(t.shape, c, t.dtype) for c in corners)
         return found
 
     def model(self) -> onnx.ModelProto:

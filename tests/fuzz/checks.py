@@ -106,12 +106,15 @@ def _check_way(case: Case, number: int, way: Variant, out: Outcome) -> None:
         shapes = {n: t.sizes(env) for n, t in case.inputs.items()}
     plain = None
     try:
-        imported = plain = import_network(case.model(), shapes=shapes)
+        plain = import_network(case.model(), shapes=shapes)
+        values = case.contents() if way.bounded else None
+        imported = import_network(case.model(), shapes=shapes, values=values) if values else plain
         more: Mapping[str, Array] = {}
         if way.inside and case.steps:
             types = {name: v.dtype.onnx for name, v in plain.graph.outputs}
             model, more = inside(case.model(), way.inside, number, types)
-            imported = import_network(model, shapes={**shapes, **dict.fromkeys(more, ())})
+            within = {**shapes, **dict.fromkeys(more, ())}
+            imported = import_network(model, shapes=within, values=values)
         built, chosen = build(imported, way.level, way.target, way.turn)
         engine = Fed(built, more) if more else built
     except BrazeError as e:

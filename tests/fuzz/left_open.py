@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from braze.ir.graph import Node, Value
+from braze.ops.base import Op
 from braze.ops.evaluator import _in_float64
 from braze.ops.product.attention import FusedAttention
 from braze.ops.product.deform_conv import DeformConv
 from braze.ops.product.matmul import MatMul
 from braze.ops.sample.grid_sample import GridSample
+from braze.ops.sample.resize import Resampling
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[Value, Array]
@@ -47,6 +49,31 @@ def moved_places(
         anywhere = rng.uniform(-50.0, 50.0, at.shape)
         moved = np.where((np.abs(at) > FAR) & np.isfinite(at), anywhere, moved)
     return {places: moved}
+
+
+def met_without_weight(node: Node, op: Op, values: Values) -> dict[Value, Array]:
+    """The result of a Resize that has taps of weight 0, NaN where these are infinite: an axis that
+    keeps its size is not resampled where the build knows that, and is where only the run does
+    (docs/semantics.md). op: that of the node, with the sizes of the run."""
+    if not isinstance(op, Resampling) or op.mode == "nearest":
+        return {}
+    x, out = node.inputs[0], node.outputs[0]
+    assert x is not None
+    odd = (~np.isfinite(values[x])).astype(np.float64)
+    pairs = enumerate(zip(odd.shape, op.sizes, strict=True))
+    kept = [k for k, (a, b) in pairs if a == b and node.op.sizes[k] != x.shape[k]]
+    if not odd.any() or not kept:
+        return {}
+    met, taps = odd, (-1, 0, 1, 2) if op.mode == "cubic" else (0, 1)
+    for axis in kept:
+        last = odd.shape[axis] - 1
+        places = np.arange(last + 1)
+        met = sum(met.take(np.clip(places + tap, 0, last), axis) for tap in taps)
+    beside = (met > odd).astype(np.float64)
+    others = [None if v is None else values[v] for v in node.inputs[1:]]
+    with np.errstate(all="ignore"):
+        reached = _in_float64(op).reference(beside, *others)[0] != 0
+        return {out: np.where(reached, np.nan, values[out])}
 
 
 def unseen(node: Node, values: Values, weighs: bool) -> dict[Value, Array]:

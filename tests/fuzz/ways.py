@@ -15,13 +15,14 @@ TURNS: Final = 1 << 20  # a forced tactic is this many times more than a kernel 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to build: level, target, forced tactic, sizes fixed at opt or not, and the control
-    flow that nodes are put inside of (see inside.py)."""
+    """One way to build: level, target, forced tactic, sizes fixed at opt or not, contents of inputs
+    bounded or not, and the control flow that nodes are put inside of (see inside.py)."""
 
     level: int = 1
     target: str = "cpu"
     turn: int | None = None
     fixed: bool = False
+    bounded: bool = False
     inside: str = ""
 
     def __str__(self) -> str:
@@ -33,6 +34,7 @@ class Variant:
         parts = [f"level {self.level}", self.target]
         parts += ["a forced tactic"] if self.turn is not None else []
         parts += ["sizes fixed"] if self.fixed else []
+        parts += ["contents bounded"] if self.bounded else []
         parts += [f"in {self.inside}"] if self.inside else []
         return ", ".join(parts)
 
@@ -55,16 +57,21 @@ ONCE: Final[tuple[tuple[int, Variant], ...]] = (
 )
 FIRST_LATER: Final = 10**9  # numbers from here on have what came later
 INSIDE_EVERY: Final = 2  # of those, one is put inside of control flow
+BOUNDED_EVERY: Final = 3  # and one has contents of inputs bounded, where there are any
 MEASURED_EVERY = 400  # numbers of which one is built at level 4 or 5, measured
 
 
 def variants(case: Case, number: int, count: int = 2) -> tuple[Variant, ...]:
     """The ways of this number: one, or two of which the first is plain level 1 or 2."""
     found = (once(case, number),) if count == 1 else twice(case, number)
-    if number < FIRST_LATER or number % INSIDE_EVERY:
+    if number < FIRST_LATER:
         return found
-    kind = KINDS[number // INSIDE_EVERY % len(KINDS)]
-    return (*found[:-1], replace(found[-1], inside=kind))
+    last = found[-1]
+    if number % INSIDE_EVERY == 0:
+        last = replace(last, inside=KINDS[number // INSIDE_EVERY % len(KINDS)])
+    if number // 10 % BOUNDED_EVERY == 0 and not case.outside and case.contents():
+        last = replace(last, bounded=True)
+    return (*found[:-1], last)
 
 
 def once(case: Case, number: int) -> Variant:
