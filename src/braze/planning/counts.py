@@ -14,7 +14,7 @@ from braze.core.bounds import bounds
 from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, sym, symbols
 from braze.fusion.network import LoweredFlow, LoweredGraph
-from braze.ir.graph import Graph, RunSize, SizeGuard
+from braze.ir.graph import Graph, RunSize, SizeGuard, Value
 from braze.ops.lowering import Repeat
 from braze.planning.storage import Ranges, value_bytes
 
@@ -24,21 +24,24 @@ class FlowSizes:
     """Symbols of one If or Loop.
 
     number: how many iterations there have been, if slices are stacked; most: their largest number;
-    bytes: of outputs of sizes that only the run knows (without slices), by position; guards: of
-    each body what it assumes of sizes that are known before it runs. It may not run at all, so the
-    symbol gets the size on the left in the body, and the guard is checked then.
+    bytes: of outputs of sizes that only the run knows (without slices), by position; slices: bytes
+    of a slice where only the body knows them, by position, 0 before the first; guards: of each body
+    what it assumes of sizes that are known before it runs. It may not run at all, so the symbol
+    gets the size on the left in the body, and the guard is checked then.
     """
 
     number: str | None
     most: Dim | None
     bytes: Mapping[int, str] = field(default_factory=dict)
+    slices: Mapping[int, str] = field(default_factory=dict)
     guards: tuple[Mapping[str, SizeGuard], ...] = ()
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """All of them."""
         number = [self.number] if self.number is not None else []
-        return (*number, *self.bytes.values(), *(s for found in self.guards for s in found))
+        sizes = (*self.bytes.values(), *self.slices.values())
+        return (*number, *sizes, *(s for found in self.guards for s in found))
 
     def run_sizes(self) -> Iterator[RunSize]:
         """They as sizes that the run gives."""
@@ -75,9 +78,10 @@ def flow_sizes(network: LoweredGraph, taken: Iterable[str]) -> dict[int, FlowSiz
         if stacked or late or any(guards):
             length = stacked[0].shape[0] if stacked else None
             number = f"{prefix}{i}" if stacked else None
-            found[id(item)] = FlowSizes(
-                number, length, {k: f"{prefix}{i}_bytes{k}" for k in late}, guards
-            )
+            positions = range(carried, len(item.region.outputs))
+            own = {k: f"{prefix}{i}_slice{k}" for k in positions if _is_open(item, k)}
+            whole = {k: f"{prefix}{i}_bytes{k}" for k in late}
+            found[id(item)] = FlowSizes(number, length, whole, own, guards)
     return found
 
 
@@ -87,14 +91,26 @@ def early_guards(body: Graph) -> list[SizeGuard]:
     return [g for g in body.guards if not own & (symbols(g.lhs) | symbols(g.rhs))]
 
 
-def stack_bytes(item: LoweredFlow, position: int, number: str) -> Dim:
-    """Bytes of the buffer in which a loop stacks slices while it has done `number` iterations."""
+def stack_bytes(item: LoweredFlow, position: int, sizes: FlowSizes) -> Dim:
+    """Bytes of the buffer in which a loop stacks slices, in an iteration."""
     whole = item.region.outputs[position]
     if position not in item.how.late:
         return value_bytes(whole)
+    assert sizes.number is not None, "slices are counted"
+    own = sizes.slices.get(position)
+    one = value_bytes(_slice(item, position)) if own is None else sym(own)
+    return (sym(sizes.number) + 1) * one
+
+
+def _slice(item: LoweredFlow, position: int) -> Value:
     body = item.bodies[0].graph
-    slice_ = body.outputs[len(body.outputs) - len(item.region.outputs) + position][1]
-    return (sym(number) + 1) * value_bytes(slice_)
+    return body.outputs[len(body.outputs) - len(item.region.outputs) + position][1]
+
+
+def _is_open(item: LoweredFlow, position: int) -> bool:
+    """Whether only the body knows how large its slices are."""
+    own = {s.symbol for s in item.bodies[0].graph.sizes}
+    return any(not own.isdisjoint(symbols(d)) for d in _slice(item, position).shape)
 
 
 def with_flow_sizes(ranges: Ranges, found: Mapping[int, FlowSizes]) -> Ranges:

@@ -23,6 +23,7 @@ from braze.fusion.lower import LoweredRegion
 from braze.fusion.network import LoweredFlow, LoweredGraph
 from braze.ir.graph import SizeGuard, Value
 from braze.ops.lowering import Branch, Repeat
+from braze.planning.counts import FlowSizes
 from braze.planning.late import Group
 from braze.planning.places import Places
 from braze.planning.steps import Hazards, KernelSteps
@@ -178,11 +179,12 @@ class StepList:
             for target, first, v in zip(kept, given, made, strict=False)
         )
         found = self._bodies.places.sizes.get(id(item))
-        copies: list[Copy] = []
+        copies: list[Copy | Sizes] = []
         sizes: list[CarriedSize] = []
         if found is not None and found.number is not None:
-            copies = self._stacking(item, made[len(carried) :], found.number)
+            copies = self._stacking(item, made[len(carried) :], found)
             sizes.append(self._counting(found.number))
+            sizes += [self._slicing(symbol) for symbol in found.slices.values()]
         for k, symbol in found.bytes.items() if found is not None else ():
             first = item.inputs[how.trip + how.condition + k]
             next_ = body.graph.outputs[how.condition + k][1]
@@ -211,15 +213,28 @@ class StepList:
         before, after = (sizes.index(value_bytes(v)) for v in (first, next_))
         return CarriedSize(sizes.symbols.index(symbol), before, after)
 
-    def _stacking(self, item: LoweredFlow, slices: Sequence[Value], symbol: str) -> list[Copy]:
-        """Copies of what an iteration makes to where it belongs in the stacked result."""
+    def _slicing(self, symbol: str) -> CarriedSize:
+        """A symbol that is the bytes of a slice, which the body tells, 0 before it does."""
+        sizes = self._bodies.kernels.sizes
+        return CarriedSize(sizes.symbols.index(symbol), sizes.index(0), sizes.index(sym(symbol)))
+
+    def _stacking(
+        self, item: LoweredFlow, slices: Sequence[Value], found: FlowSizes
+    ) -> list[Copy | Sizes]:
+        """Copies of what an iteration makes to where it belongs in the stacked result, behind the
+        sizes of slices that only the body knows."""
         memory = self._bodies.kernels.memory
-        copies = []
-        for v, whole in zip(slices, item.region.outputs[-len(slices) :], strict=True):
-            size = value_bytes(v)
-            at = memory.sizes.index(sym(symbol) * size)
+        assert found.number is not None, "slices are counted"
+        steps: list[Copy | Sizes] = []
+        first = len(item.region.outputs) - len(slices)
+        for position, v in enumerate(slices, first):
+            size, whole = value_bytes(v), item.region.outputs[position]
+            if (symbol := found.slices.get(position)) is not None:
+                index = memory.sizes.symbols.index(symbol)
+                steps.append(Sizes((KnownSize(index, memory.sizes.index(size)),), symbol))
+            at = memory.sizes.index(sym(found.number) * size)
             target = BufferRef(memory.of_value[whole], at)
-            copies.append(
+            steps.append(
                 Copy(
                     BufferRef(memory.of_value[v]),
                     target,
@@ -228,4 +243,4 @@ class StepList:
                     origins=item.region.origins,
                 )
             )
-        return copies
+        return steps

@@ -171,8 +171,7 @@ class Places:
             return value_bytes(item.region.outputs[position])
         if position in sizes.bytes:
             return sym(sizes.bytes[position])
-        assert sizes.number is not None, "slices are counted"
-        return stack_bytes(item, position, sizes.number)
+        return stack_bytes(item, position, sizes)
 
     def _pass(self, network: LoweredGraph, values: Sequence[Value], taken: Sequence[Value]) -> None:
         """Let inputs of a body be what they are passed."""

@@ -19,10 +19,10 @@ from braze.frontend.onnx.bodies import (
     flag_of,
     import_body,
     known_flag,
-    uneven_slices,
 )
 from braze.frontend.onnx.records import GraphRecord
 from braze.frontend.onnx.scope import Bound, Listed
+from braze.frontend.onnx.slices import ONE_SIZE, SliceSizes
 from braze.frontend.onnx.unroll import unrolled
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
@@ -35,7 +35,6 @@ MAX_UNROLLED_TRIPS = 8  # of a loop that is known: more are run as a loop
 MAX_QUICKLY_UNROLLED = 256  # nodes of it
 MAX_UNROLLED_NODES = 20_000  # of a loop that does not run as one
 MAX_IMPORTS = 16  # of one body: each time its inputs are known better
-ONE_SIZE = TensorType(I64, (1,))
 
 
 @dataclass
@@ -43,7 +42,8 @@ class _Loop:
     """A Loop while it is imported: what its body is told about its inputs.
 
     invariant: carried values that are the same in all iterations, by position; changing: axes of
-    others whose sizes an iteration changes, by position and axis. Those sizes are carried too.
+    others whose sizes an iteration changes, by position and axis. Those sizes are carried too;
+    slices: those of slices that only an iteration knows.
     """
 
     site: Site
@@ -51,6 +51,17 @@ class _Loop:
     first: list[Value]
     invariant: set[int] = field(default_factory=set)
     changing: list[tuple[int, int]] = field(default_factory=list)
+    slices: SliceSizes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.slices = SliceSizes([o.name for o in self.body.outputs])
+
+    @property
+    def stacked(self) -> list[int]:
+        """The outputs of the body whose slices something reads."""
+        names, count = self.site.node.outputs, 1 + len(self.first)
+        made = range(count, len(self.body.outputs))
+        return [i for i in made if i - 1 < len(names) and names[i - 1]]
 
     @property
     def varying(self) -> list[int]:
@@ -70,6 +81,7 @@ class _Loop:
             hint = f"{carried[k].name}_{axis}"
             size = self._own_input(body, hint, ONE_SIZE)
             shapes[k][axis] = body.builder.read_size(size, 0, 0, None, hint)
+        self.slices.bind(body)
         for k in self.varying:
             kind = TensorType(self.first[k].dtype, tuple(shapes[k]))
             body.scope.bind(carried[k].name, self._own_input(body, carried[k].name, kind))
@@ -95,6 +107,7 @@ class _Loop:
     def _learn(self, body: Body) -> bool:
         """Whether the body tells more about its inputs than it was told."""
         before = len(self.invariant) + len(self.changing)
+        more = self.slices.learn(body, self.stacked)
         made = body.values[1 : 1 + len(self.first)]
         for k in self.varying:
             inner, new = body.scope[self.body.inputs[2 + k].name], made[k]
@@ -106,7 +119,7 @@ class _Loop:
                 axes = enumerate(zip(inner.shape, new.shape, strict=True))
                 differing = [(k, i) for i, (a, b) in axes if a != b]
                 self.changing += [c for c in differing if c not in self.changing]
-        return len(self.invariant) + len(self.changing) != before
+        return more or len(self.invariant) + len(self.changing) != before
 
 
 def import_loop(site: Site) -> Sequence[Bound] | None:
@@ -138,6 +151,10 @@ def import_loop(site: Site) -> Sequence[Bound] | None:
     refusal: UnsupportedOpError | None = None
     if any(isinstance(v, Listed) for v in body.outputs):
         refusal = UnsupportedOpError(f"{node.where}: its body gives a sequence; give its tensors")
+    if body.runs and loop.slices.axes and known_trips is not None:
+        made = unrolled(site, graph, values, max(known_trips, 0), MAX_UNROLLED_NODES)
+        if made is not None:
+            return made
     if body.runs:
         try:
             return _as_node(loop, body, trip, trips, condition if start is not True else None)
@@ -178,7 +195,7 @@ def _as_node(
     loop: _Loop, body: Body, trip: Value | None, trips: Dim | None, condition: Value | None
 ) -> Sequence[Bound]:
     """The outputs of a Loop node. condition: of the first iteration, None where it holds."""
-    node, count = loop.site.node, len(loop.first)
+    node = loop.site.node
     next_, *made = body.values
     going = known_flag(body.builder.array(next_), body.builder.sizes(next_))
     checked = condition is not None or going is not True
@@ -190,15 +207,9 @@ def _as_node(
                 f"{node.where}: {name!r} is {value.type} at first and {new.type} after an "
                 "iteration; keep its element type and rank"
             )
-    scanned = [i for i, name in enumerate(node.outputs[count:], count) if name and i < len(made)]
-    for i in scanned:
-        why = uneven_slices(body, node.outputs[i], made[i])
-        if why is not None:
-            given = enumerate((trip, condition))
-            array = loop.site.builder.array
-            unknown = [at for at, v in given if v is not None and array(v) is None]
-            raise ContentNeededError(why, unknown[0]) if unknown else UnsupportedOpError(why)
-    length = dmax(trips, 0) if trips is not None and not checked else None
+    scanned = [i - 1 for i in loop.stacked]
+    even = not loop.slices.axes
+    length = dmax(trips, 0) if trips is not None and not checked and even else None
     state = _State(loop, body, count_iterations=bool(scanned) and length is None)
     if length is None:
         state.most = trips
@@ -235,32 +246,40 @@ class _State:
     def inputs(self) -> int:
         """How many inputs the body as imported has before what it captures: its number, what is
         carried, and the count in any case."""
-        return 2 + len(self.loop.changing) + len(self.loop.varying)
+        return 2 + self.sizes + len(self.loop.varying)
+
+    @property
+    def sizes(self) -> int:
+        """How many sizes are carried, before the values."""
+        return len(self.loop.changing) + len(self.loop.slices.axes)
 
     @property
     def carried(self) -> int:
         """How much is carried."""
-        return len(self.loop.changing) + len(self.loop.varying) + self.count_iterations
+        return self.sizes + len(self.loop.varying) + self.count_iterations
 
     def first(self) -> list[Value]:
         """What is carried into the first iteration."""
         g, values = self.loop.site.builder, self.loop.first
         none = [_size_tensor(g, 0)] * self.count_iterations
-        return [*self._state(g, values), *none]
+        return [*self._state(g, values, self.loop.slices.first(self.loop.site)), *none]
 
     def following(self) -> list[Value]:
         """What the body carries on."""
         g = self.body.builder
-        made = self._state(g, self.body.values[1:])
+        of_slices = self.loop.slices.following(self.body, g.inputs[0])
+        made = self._state(g, self.body.values[1:], of_slices)
         if self.count_iterations:
             one = g.constant(np.array(1, np.int64), "one")
             made.append(reshape(g, g.add1(Binary("add"), g.inputs[0], one), (1,)))
         return made
 
-    def _state(self, g: GraphBuilder, values: Sequence[Value]) -> list[Value]:
+    def _state(
+        self, g: GraphBuilder, values: Sequence[Value], of_slices: Sequence[Value]
+    ) -> list[Value]:
         loop = self.loop
         sizes = [_size_tensor(g, values[k].shape[axis]) for k, axis in loop.changing]
-        return [*sizes, *(values[k] for k in loop.varying)]
+        return [*sizes, *of_slices, *(values[k] for k in loop.varying)]
 
     def add(
         self,
@@ -277,6 +296,8 @@ class _State:
         symbols = [site.builder.run_symbol(name, 0, MAX_SIZE) for name in names]
         for (k, axis), symbol in zip(loop.changing, symbols, strict=True):
             shapes[k][axis] = symbol
+        of_slices, slices = loop.slices.shapes(site, self.body, [i + 1 for i in scanned])
+        symbols += of_slices
         if self.count_iterations:
             length = count = site.builder.run_symbol(f"{site.node.name}_count", 0, MAX_SIZE)
         one = ((1,),)
@@ -289,6 +310,7 @@ class _State:
                 *one * self.count_iterations,
             ),
             grows=self.count_iterations,
+            slices=tuple(slices) if of_slices else (),
         )
         results = site.add(whole, *given, *captured)
         for symbol, value in zip(symbols, results, strict=False):

@@ -8,7 +8,7 @@ from itertools import count
 
 import numpy as np
 
-from braze.core.dims import Dim
+from braze.core.dims import Dim, symbols
 from braze.core.dtypes import BOOL, I64
 from braze.core.errors import DTypeError, ShapeError
 from braze.ir.graph import TensorType
@@ -26,8 +26,9 @@ class Loop(FlowOp):
     """See `braze.ops.lowering.Repeat` for the order of inputs and outputs, here and in the body.
 
     length: how many iterations there will be, if there are slices to stack; grows: that is known
-    after the loop only; shapes: of the carried outputs, where their sizes change. Symbols that the
-    loop makes known are read from further outputs in the run.
+    after the loop only; shapes: of the carried outputs, where their sizes change; slices: of the
+    slices that are stacked, where only the body knows their sizes. Symbols that the loop makes
+    known are read from further outputs in the run.
     """
 
     trip: bool
@@ -36,6 +37,7 @@ class Loop(FlowOp):
     length: Dim = 0
     shapes: tuple[tuple[Dim, ...], ...] = ()
     grows: bool = False
+    slices: tuple[tuple[Dim, ...], ...] = ()
 
     def infer(
         self, inputs: Sequence[TensorType | None], ctx: InferContext
@@ -64,8 +66,10 @@ class Loop(FlowOp):
             if len(ranks) > 1 or len(kinds) > 1 or (fixed and not first == inner == made[k]):
                 raise ShapeError(f"Loop carries {first} as {inner}, but its body gives {made[k]}")
             carried.append(TensorType(first.dtype, shape))
-        slices = (TensorType(t.dtype, (self.length, *t.shape)) for t in made[self.carried :])
-        return (*carried, *slices)
+        stacked = made[self.carried :]
+        shapes = self.slices or tuple(t.shape for t in stacked)
+        pairs = zip(stacked, shapes, strict=True)
+        return (*carried, *(TensorType(t.dtype, (self.length, *shape)) for t, shape in pairs))
 
     def _is_fixed(self, k: int, inner: TensorType) -> bool:
         return not self.shapes or self.shapes[k] == inner.shape
@@ -101,7 +105,12 @@ class Loop(FlowOp):
         if slices:
             return [np.stack(rows) for rows in zip(*slices, strict=True)]
         scanned = [v.type for _, v in self.bodies[0].outputs][self.condition + self.carried :]
-        return [np.zeros((0, *map(bodies.size, t.shape)), t.dtype.numpy) for t in scanned]
+        own = {s.symbol for s in self.bodies[0].sizes}
+
+        def size(d: Dim) -> int:
+            return bodies.size(d) if own.isdisjoint(symbols(d)) else 0
+
+        return [np.zeros((0, *map(size, t.shape)), t.dtype.numpy) for t in scanned]
 
     def lower(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Lowering:
         """A step of the plan that repeats a body."""
