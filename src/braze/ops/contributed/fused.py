@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from braze.core.errors import ShapeError
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import OnnxNode, Op
@@ -55,8 +56,20 @@ def import_fused_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     (y,) = import_conv(n, g)
     z = n.input(3)
     if z is not None:
+        _check_residual(n, g, z, y)
         y = g.add1(Binary("add"), y, z)
     return (_activated(n, g, y, [float(p) for p in n.attr("activation_params", ())]),)
+
+
+def _check_residual(n: OnnxNode, g: GraphBuilder, z: Value, y: Value) -> None:
+    """Z has the shape of Y; what broadcasts would make another one of it."""
+    where = f"node {n.name!r} ({n.op_type}): Z {z.name!r}"
+    if len(z.shape) != len(y.shape):
+        raise ShapeError(
+            f"{where} has shape {list(z.shape)} but Y has {list(y.shape)}; give Z the shape of Y"
+        )
+    for k, (given, made) in enumerate(zip(z.shape, y.shape, strict=True)):
+        g.unify(given, made, f"{where} and Y, axis {k}")
 
 
 def import_nhwc_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:

@@ -149,14 +149,30 @@ def convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
     return y.reshape(batch, filters, *out)
 
 
-def add_bias(g: GraphBuilder, y: Value, bias: Value | None, spatial_rank: int) -> Value:
+def check_bias(n: OnnxNode, g: GraphBuilder, bias: Value, filters: Dim) -> None:
+    """Raise ShapeError, now or in the run, for a bias that is no vector of the filters.
+
+    As an Add it would broadcast, and what has more axes would give a result of another rank.
+    """
+    where = f"node {n.name!r} ({n.op_type}): bias {bias.name!r}"
+    size = bias.shape[0] if len(bias.shape) == 1 else None
+    if size is None or (isinstance(size, int) and size != filters):
+        raise ShapeError(
+            f"{where} has shape {list(bias.shape)} but must be a vector of {filters} elements, one "
+            f"a filter; correct the bias"
+        )
+    g.unify(size, filters, f"{where} and the filters")
+
+
+def add_bias(n: OnnxNode, g: GraphBuilder, y: Value, bias: Value | None) -> Value:
     """y + bias per channel (NCHW); a constant bias is stored in its broadcast shape."""
     if bias is None:
         return y
-    shape = (*bias.shape, *(1,) * spatial_rank)
+    check_bias(n, g, bias, y.shape[1])
+    shape = (y.shape[1], *(1,) * (len(y.shape) - 2))
     content = g.array(bias)
     if content is not None:
-        bias = g.constant(content.reshape(shape), bias.name)
+        bias = g.constant(content.reshape(dims.static(shape)), bias.name)
     else:
         bias = reshape(g, bias, shape)
     return g.add1(Binary("add"), y, bias)
@@ -216,4 +232,4 @@ def import_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     x, window = pad_explicitly(g, x, import_window(n, g, kernel, x.shape[2:]), 0.0)
     pads = dims.static(window.pads)
     y = g.add1(Conv(window.strides, window.dilations, pads, groups), x, w)
-    return (add_bias(g, y, n.input(2), window.rank),)
+    return (add_bias(n, g, y, n.input(2)),)

@@ -315,4 +315,4 @@ def import_conv_transpose(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     pads = _transpose_pads(n, x.shape[2:], extents, strides, extra)
     y = g.add1(ConvTranspose(strides, dilations, pads, extra, groups), x, w)
-    return (add_bias(g, y, n.input(2), rank),)
+    return (add_bias(n, g, y, n.input(2)),)

@@ -157,4 +157,4 @@ def import_deform_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     pads = dims.static(window.pads)
     op = DeformConv(window.strides, window.dilations, pads, groups, offset_groups)
     y = g.add1(op, x, w, n.need(2), n.input(4))
-    return (add_bias(g, y, n.input(3), 2),)
+    return (add_bias(n, g, y, n.input(3)),)
