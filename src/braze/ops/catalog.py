@@ -21,6 +21,7 @@ from braze.ops.index import gather, places, scatter, slice_import, suppress, top
 from braze.ops.ml import features, machines, support_vectors, trees_import
 from braze.ops.move import concat_split, depth_space, shape, slice_pad, trilu
 from braze.ops.move.at_most_one import broadcasting
+from braze.ops.move.single import single
 from braze.ops.norm import normalization_import
 from braze.ops.pointwise import activation, activation_import, cast, compare, constant, elementwise
 from braze.ops.pool import pool, unpool
@@ -143,7 +144,7 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "Swish"): activation_import.import_swish,
     ("", "Gelu"): activation_import.import_gelu,
     ("", "PRelu"): broadcasting(activation_import.import_prelu),
-    ("", "Clip"): activation_import.import_clip,
+    ("", "Clip"): single(activation_import.import_clip, min=1, max=2),
     ("", "ReduceSum"): reduce_import.reduce_importer("sum"),
     ("", "ReduceMean"): reduce_import.reduce_importer("mean"),
     ("", "ReduceMax"): reduce_import.reduce_importer("max"),
@@ -159,8 +160,8 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "Softmax"): softmax.softmax_importer("softmax"),
     ("", "LogSoftmax"): softmax.softmax_importer("log_softmax"),
     ("", "Hardmax"): softmax.softmax_importer("hardmax"),
-    ("", "CumSum"): scan.cumulative_importer("sum"),
-    ("", "CumProd"): scan.cumulative_importer("prod"),
+    ("", "CumSum"): single(scan.cumulative_importer("sum"), axis=1),
+    ("", "CumProd"): single(scan.cumulative_importer("prod"), axis=1),
     ("", "LayerNormalization"): normalization_import.import_layer_norm,
     ("", "RMSNormalization"): normalization_import.import_rms_norm,
     ("", "GroupNormalization"): normalization_import.import_group_norm,
@@ -171,17 +172,17 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "MeanVarianceNormalization"): normalization_import.import_mean_variance_normalization,
     ("", "Constant"): constant.import_constant,
     ("", "ConstantOfShape"): constant.import_constant_of_shape,
-    ("", "Range"): constant.import_range,
+    ("", "Range"): single(constant.import_range, start=0, limit=1, delta=2),
     ("", "EyeLike"): constant.import_eye_like,
     ("", "Identity"): constant.import_identity,
-    ("", "Dropout"): random_import.import_dropout,
+    ("", "Dropout"): single(random_import.import_dropout, ratio=1, training_mode=2),
     ("", "Bernoulli"): random_import.import_bernoulli,
     ("", "Multinomial"): random_import.import_multinomial,
     ("", "RandomNormal"): random_import.random_importer(normal=True, like=False),
     ("", "RandomNormalLike"): random_import.random_importer(normal=True, like=True),
     ("", "RandomUniform"): random_import.random_importer(normal=False, like=False),
     ("", "RandomUniformLike"): random_import.random_importer(normal=False, like=True),
-    ("", "Trilu"): trilu.import_trilu,
+    ("", "Trilu"): single(trilu.import_trilu, k=1),
     # --- shapes, indexing, matrix products, convolutions, pools, resampling, attention ---
     ("", "Reshape"): shape.import_reshape,
     ("", "Flatten"): shape.import_flatten,
@@ -193,7 +194,7 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "Shape"): shape.import_shape,
     ("", "Size"): shape.import_size,
     ("", "Slice"): slice_import.import_slice,
-    ("", "Pad"): slice_pad.import_pad,
+    ("", "Pad"): single(slice_pad.import_pad, constant_value=2),
     ("", "Concat"): concat_split.import_concat,
     ("", "Split"): concat_split.import_split,
     ("", "Gather"): gather.import_gather,
@@ -215,10 +216,15 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "Scatter"): scatter.import_scatter_elements,
     ("", "ScatterND"): scatter.import_scatter_nd,
     ("", "TensorScatter"): scatter.import_tensor_scatter,
-    ("", "OneHot"): scatter.import_one_hot,
-    ("", "TopK"): topk.import_top_k,
+    ("", "OneHot"): single(scatter.import_one_hot, depth=1),
+    ("", "TopK"): single(topk.import_top_k, k=1),
     ("", "NonZero"): places.import_non_zero,
-    ("", "NonMaxSuppression"): suppress.import_non_max_suppression,
+    ("", "NonMaxSuppression"): single(
+        suppress.import_non_max_suppression,
+        max_output_boxes_per_class=2,
+        iou_threshold=3,
+        score_threshold=4,
+    ),
     ("", "Compress"): places.import_compress,
     ("", "Unique"): unique.import_unique,
     ("", "Einsum"): einsum.import_einsum,
@@ -229,9 +235,16 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "Col2Im"): unpool.import_col2im,
     ("", "ReverseSequence"): unpool.import_reverse_sequence,
     ("", "Det"): unpool.import_det,
-    ("", "DFT"): fourier.import_dft,
-    ("", "STFT"): fourier.import_stft,
-    ("", "MelWeightMatrix"): fourier.import_mel_weight_matrix,
+    ("", "DFT"): single(fourier.import_dft, dft_length=1, axis=2),
+    ("", "STFT"): single(fourier.import_stft, frame_step=1, frame_length=3),
+    ("", "MelWeightMatrix"): single(
+        fourier.import_mel_weight_matrix,
+        num_mel_bins=0,
+        dft_length=1,
+        sample_rate=2,
+        lower_edge_hertz=3,
+        upper_edge_hertz=4,
+    ),
     ("", "DepthToSpace"): depth_space.import_depth_to_space,
     ("", "SpaceToDepth"): depth_space.import_space_to_depth,
     ("", "Attention"): attention.import_attention,
@@ -243,9 +256,15 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "DequantizeLinear"): linear_import.import_dequantize,
     ("", "DynamicQuantizeLinear"): linear_import.import_dynamic_quantize,
     ("", "MatMulInteger"): integer_import.import_matmul_integer,
-    ("", "ConvInteger"): integer_import.import_conv_integer,
+    ("", "ConvInteger"): single(integer_import.import_conv_integer, x_zero_point=2),
     ("", "QLinearMatMul"): integer_import.import_qlinear_matmul,
-    ("", "QLinearConv"): integer_import.import_qlinear_conv,
+    ("", "QLinearConv"): single(
+        integer_import.import_qlinear_conv,
+        x_scale=1,
+        x_zero_point=2,
+        y_scale=6,
+        y_zero_point=7,
+    ),
     # --- com.microsoft: what ONNX Runtime's optimizers write ---
     ("com.microsoft", "Gelu"): contributed_activations.gelu_importer("none"),
     ("com.microsoft", "BiasGelu"): contributed_activations.gelu_importer("none"),
@@ -254,7 +273,13 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- com.microsoft: what its quantizers write ---
     ("com.microsoft", "QuantizeLinear"): linear_import.import_quantize,
     ("com.microsoft", "DequantizeLinear"): linear_import.import_dequantize,
-    ("com.microsoft", "QLinearConv"): integer_import.import_qlinear_conv,
+    ("com.microsoft", "QLinearConv"): single(
+        integer_import.import_qlinear_conv,
+        x_scale=1,
+        x_zero_point=2,
+        y_scale=6,
+        y_zero_point=7,
+    ),
     ("com.microsoft", "QLinearAdd"): quantized.import_qlinear_add,
     ("com.microsoft", "QLinearMul"): quantized.import_qlinear_mul,
     ("com.microsoft", "QLinearConcat"): quantized.import_qlinear_concat,
@@ -296,7 +321,9 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("com.microsoft", "RotaryEmbedding"): rotary.import_rotary_embedding,
     ("com.microsoft", "Attention"): multi_head.import_attention,
     ("com.microsoft", "MultiHeadAttention"): multi_head.import_multi_head_attention,
-    ("com.microsoft", "GroupQueryAttention"): group_query.import_group_query_attention,
+    ("com.microsoft", "GroupQueryAttention"): single(
+        group_query.import_group_query_attention, total_sequence_length=6
+    ),
     # which ONNX Runtime has in the domain of ONNX
     ("", "SimplifiedLayerNormalization"): contributed_norms.import_simplified_layer_norm,
     # --- classical models, on numbers ---

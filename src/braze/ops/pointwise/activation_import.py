@@ -100,9 +100,6 @@ def import_clip(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         hi = _attribute_bound(n, x, "max")
         return (g.add1(Clip(lo, hi), x),)
     lows, highs = n.input(1), n.input(2)
-    for v in (lows, highs):
-        if v is not None and any(d != 1 for d in v.shape):
-            raise n.invalid("min and max must be scalars; use Max and Min in the model")
     lo, hi = _constant_bound(g, lows), _constant_bound(g, highs)
     if (lows is None or lo is not None) and (highs is None or hi is not None):
         return (g.add1(Clip(lo, hi), x),)

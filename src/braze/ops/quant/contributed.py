@@ -17,6 +17,7 @@ from braze.ir.graph import Value
 from braze.ops.base import Importer, OnnxNode
 from braze.ops.move.concat_split import Concat
 from braze.ops.move.shape import SizeTensor, reshape, transpose
+from braze.ops.move.single import one_number
 from braze.ops.pointwise.activation import LeakyRelu, Sigmoid
 from braze.ops.pointwise.cast import Cast, cast_to
 from braze.ops.pointwise.compare import Where
@@ -32,12 +33,15 @@ from braze.ops.writing.axes import channels_first, inverse
 
 
 def scalar(g: GraphBuilder, v: Value) -> Value:
-    """A parameter of one element, of rank 0."""
-    return reshape(g, v, ())
+    """A parameter, which must have one element, as a tensor of rank 0."""
+    return reshape(g, one_number(g, v, "scale or zero point"), ())
 
 
 def scalar_zero(n: OnnxNode, g: GraphBuilder, index: int) -> Value | None:
     """The zero point at input `index`, which has one element; None where it is absent or 0."""
+    given = n.input(index)
+    if given is not None:
+        one_number(g, given, "zero point")
     v = zero_point(n, g, index)
     return None if v is None else scalar(g, v)
 
