@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from braze.core.dims import Dim, exact_div
+from braze.core.dims import Dim, exact_div, floordiv, mod
 from braze.core.errors import ShapeError
 from braze.expr import scalar
 from braze.expr.index import iadd, imul
@@ -92,13 +92,24 @@ def _infer(
     if x.rank < 2:
         raise ShapeError(f"{name}: x has rank {x.rank} but needs a batch and a channel axis")
     channels = x.shape[channel_axis(layout, x.rank)]
-    if exact_div(channels, groups) is None and channels != 0:
-        raise ShapeError(f"{name}: {channels} channels do not divide into {groups} groups")
     for what, t in (("scale", scale), ("bias", bias)):
         if t.rank != 1:
             raise ShapeError(f"{name}: {what} has rank {t.rank}; it must be a vector")
-        ctx.unify(t.shape[0], groups if per_group else channels, f"{name} {what}")
+        size = ctx.unify(t.shape[0], groups if per_group else channels, f"{name} {what}")
+        channels = channels if per_group else size
+    _check_groups(name, channels, groups, ctx)
     return x
+
+
+def _check_groups(name: str, channels: Dim, groups: Dim, ctx: InferContext) -> None:
+    """Channels must divide into groups; of how many only the run knows, it checks that."""
+    if exact_div(channels, groups) is not None or channels == 0:
+        return
+    if isinstance(channels, int):
+        raise ShapeError(
+            f"{name}: {channels} channels do not divide into {groups} groups; correct num_groups"
+        )
+    ctx.unify(mod(channels, groups), 0, f"{name}: channels that {groups} groups leave over")
 
 
 def _reference(
@@ -129,8 +140,7 @@ def _kernel(
     x, scale, bias = present(inputs, 3, "GroupNorm")
     at = channel_axis(layout, x.rank)
     spatial = [a for a in range(1, x.rank) if a != at]
-    size = exact_div(x.shape[at], groups) if x.shape[at] != 0 else 0
-    assert size is not None
+    size = floordiv(x.shape[at], groups) if x.shape[at] != 0 else 0
     inner = tuple(x.shape[a] for a in spatial)
     channel: Expr = scalar.axis(1)
     first = 2
