@@ -9,15 +9,18 @@ from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
 from braze.frontend.onnx.bodies import Body, Site, close_bodies, import_body, uneven_slices
+from braze.frontend.onnx.records import GraphRecord
 from braze.frontend.onnx.scope import Bound
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
+from braze.ir.run_sizes import shape_symbols
 from braze.ops.flow.loop import COUNTER, Loop
 from braze.ops.index.gather import Gather
-from braze.ops.move.shape import SizeTensor, transpose
+from braze.ops.move.shape import SizeTensor, reshape, transpose
 from braze.ops.move.slice_pad import Slice
 from braze.ops.pointwise.elementwise import Binary
 
+MAX_IMPORTS = 4  # of one body: states may tell each other their sizes
 FIRST_OPSET = 9  # before, Scan had a batch axis and lengths of sequences
 
 
@@ -57,17 +60,7 @@ def import_scan(site: Site) -> Sequence[Bound] | None:
     for s in sequences[1:]:
         length = site.builder.unify(length, s.length, f"{node.where}: scanned inputs")
 
-    def bind(body: Body) -> None:
-        counter = body.builder.input("iteration", COUNTER)
-        body.nodes.sources.carried(counter)
-        for declared, value in zip(graph.inputs, first, strict=False):
-            inner = body.builder.input(declared.name, value.type)
-            body.nodes.sources.carried(inner)
-            body.scope.bind(declared.name, inner)
-        for declared, s in zip(graph.inputs[states:], sequences, strict=True):
-            body.scope.bind(declared.name, _slice(body, s, counter, length))
-
-    body = import_body(site, graph, "body", bind, len(graph.outputs))
+    body, first = _imported(site, graph, first, sequences, length)
     body.report()
     if not body.runs:
         return None
@@ -87,6 +80,61 @@ def import_scan(site: Site) -> Sequence[Bound] | None:
     op = Loop((closed,), trip=True, condition=False, carried=states, length=length)
     outputs = site.add(op, trip, *first, *captured)
     return [*outputs[:states], *_placed(site, outputs[states:])]
+
+
+def _imported(
+    site: Site,
+    graph: GraphRecord,
+    first: list[Value],
+    sequences: Sequence[_Sequence],
+    length: Dim,
+) -> tuple[Body, list[Value]]:
+    """The body, and the first states in the sizes that it takes them to have."""
+
+    def bind(body: Body) -> None:
+        counter = body.builder.input("iteration", COUNTER)
+        body.nodes.sources.carried(counter)
+        for declared, value in zip(graph.inputs, first, strict=False):
+            inner = body.builder.input(declared.name, value.type)
+            body.nodes.sources.carried(inner)
+            body.scope.bind(declared.name, inner)
+        for declared, s in zip(graph.inputs[len(first) :], sequences, strict=True):
+            body.scope.bind(declared.name, _slice(body, s, counter, length))
+
+    for _ in range(MAX_IMPORTS):
+        body = import_body(site, graph, "body", bind, len(graph.outputs))
+        told = [] if not body.runs else [_told(body, v, i) for i, v in enumerate(first)]
+        if told in ([], first):
+            break
+        first = told
+    return body, first
+
+
+def _told(body: Body, value: Value, k: int) -> Value:
+    """The first value of state k in the shape that the body gives, where it says itself that their
+    sizes are equal, as a product does of a size that has a name only: the run checks that."""
+    g, node, shape = body.site.builder, body.site.node, body.values[k].shape
+    own = {s.symbol for s in body.builder.run_sizes.values()}
+    if len(shape) != len(value.shape) or own & shape_symbols(body.values[k]):
+        return value
+    if not all(_is_equal(body, a, b) for a, b in zip(value.shape, shape, strict=True)):
+        return value
+    for axis, (a, b) in enumerate(zip(value.shape, shape, strict=True)):
+        g.unify(a, b, f"{node.where}: axis {axis} of state {value.name!r} at first and after")
+    return reshape(g, value, shape)
+
+
+def _is_equal(body: Body, a: Dim, b: Dim) -> bool:
+    """Whether the body takes two sizes for equal (what else it makes of one is no state)."""
+    known, todo = {a}, [a]
+    while todo:
+        d = todo.pop()
+        for guard in body.builder.guards:
+            if d in (guard.lhs, guard.rhs):
+                new = {guard.lhs, guard.rhs} - known
+                known |= new
+                todo += new
+    return b in known
 
 
 def _sequences(site: Site, values: Sequence[Value]) -> list[_Sequence]:
