@@ -149,19 +149,21 @@ def convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
     return y.reshape(batch, filters, *out)
 
 
-def check_bias(n: OnnxNode, g: GraphBuilder, bias: Value, filters: Dim) -> None:
-    """Raise ShapeError, now or in the run, for a bias that is no vector of the filters.
+def check_bias(
+    n: OnnxNode, g: GraphBuilder, bias: Value, count: Dim, what: str = "filters"
+) -> None:
+    """Raise ShapeError, now or in the run, for a bias that is no vector of all `count` filters.
 
     As an Add it would broadcast, and what has more axes would give a result of another rank.
     """
     where = f"node {n.name!r} ({n.op_type}): bias {bias.name!r}"
     size = bias.shape[0] if len(bias.shape) == 1 else None
-    if size is None or (isinstance(size, int) and size != filters):
+    if size is None or (isinstance(size, int) and size != count):
         raise ShapeError(
-            f"{where} has shape {list(bias.shape)} but must be a vector of {filters} elements, one "
-            f"a filter; correct the bias"
+            f"{where} has shape {list(bias.shape)} but must be a vector of {count} elements, as "
+            f"many as there are {what}; correct the bias"
         )
-    g.unify(size, filters, f"{where} and the filters")
+    g.unify(size, count, f"{where} and the {what}")
 
 
 def add_bias(n: OnnxNode, g: GraphBuilder, y: Value, bias: Value | None) -> Value:

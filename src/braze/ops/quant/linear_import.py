@@ -11,7 +11,7 @@ from braze.ops.pointwise.cast import Cast, CastToFloat8, cast_to
 from braze.ops.pointwise.compare import Compare, Where
 from braze.ops.pointwise.elementwise import Binary, constant_like
 from braze.ops.quant.linear import Dequantize, Quantize
-from braze.ops.quant.parameters import held, held_type, placed, zero_point
+from braze.ops.quant.parameters import held, held_type, placed, zero_of_scale
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.writing.minifloat import FORMATS
 
@@ -21,11 +21,11 @@ def import_quantize(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     x, scale = n.need(0), n.need(1)
     to = _quantized_type(n)
     axis, block = int(n.attr("axis", 1)), int(n.attr("block_size", 0))
+    zero = zero_of_scale(n, g, 2, scale)
     division = _division_type(n, scale.dtype)
     if scale.dtype is F8E8M0 or scale.dtype.is_int:
         scale = cast_to(g, scale, division)
     scale_ = placed(n, g, scale, x, axis, block)
-    zero = zero_point(n, g, 2)
     if to.is_float:
         if to not in FORMATS:
             raise n.unsupported(f"nothing is quantized to {to} yet; use float8 or an integer type")
@@ -67,6 +67,7 @@ def import_dequantize(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """DequantizeLinear of every opset: per tensor, per axis and in blocks."""
     x, scale = held(n, g, n.need(0)), n.need(1)
     axis, block = int(n.attr("axis", 1)), int(n.attr("block_size", 0))
+    zero = zero_of_scale(n, g, 2, scale)
     given = int(n.attr("output_dtype", 0))
     to = scale.dtype
     if given:
@@ -76,7 +77,6 @@ def import_dequantize(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     if not to.is_float or to.is_narrow:
         raise n.unsupported(f"nothing is dequantized to {to}; set output_dtype")
     scale_ = placed(n, g, scale, x, axis, block)
-    zero = zero_point(n, g, 2)
     if x.dtype.is_float:
         assert scale_ is not None
         wide = g.add1(Cast(F32), x)

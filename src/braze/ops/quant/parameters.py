@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from braze.core.dims import is_static
 from braze.core.dtypes import F4E2M1, F8E4M3FN, DType, from_numpy
 from braze.core.elements import number_type, numbers, stored
 from braze.core.errors import ShapeError
@@ -9,6 +10,7 @@ from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import OnnxNode
 from braze.ops.move.shape import reshape
+from braze.ops.move.single import one_number
 from braze.ops.quant.linear import RepeatBlocks
 from braze.ops.writing.arguments import normalize_axis
 
@@ -35,12 +37,37 @@ def held_type(dtype: DType) -> DType:
 def zero_point(n: OnnxNode, g: GraphBuilder, index: int) -> Value | None:
     """The zero point at input `index`, held in whole bytes; None where it is absent or known 0."""
     v = n.input(index)
+    return None if v is None or is_known_zero(g, v) else held(n, g, v)
+
+
+def is_known_zero(g: GraphBuilder, v: Value) -> bool:
+    """Whether `v` is a constant of zeros."""
+    array = g.array(v)
+    return array is not None and not numbers(array, v.dtype).any()
+
+
+def zero_of_scale(n: OnnxNode, g: GraphBuilder, index: int, scale: Value) -> Value | None:
+    """Like `zero_point`, of the shape of its scale, whatever it holds.
+
+    Where both have one element, their ranks may differ.
+    """
+    v = n.input(index)
     if v is None:
         return None
-    array = g.array(v)
-    if array is not None and not numbers(array, v.dtype).any():
-        return None
-    return held(n, g, v)
+    where = f"node {n.name!r} ({n.op_type}): zero point"
+    if all(d == 1 for d in scale.shape):
+        v = one_number(g, v, where)
+    elif len(v.shape) != len(scale.shape) or (
+        is_static((*v.shape, *scale.shape)) and v.shape != scale.shape
+    ):
+        raise ShapeError(
+            f"{where} {v.name!r} has shape {list(v.shape)} but its scale {scale.name!r} has "
+            f"{list(scale.shape)}; give both one shape"
+        )
+    else:
+        for a, b in zip(v.shape, scale.shape, strict=True):
+            g.unify(a, b, f"{where} {v.name!r} and its scale {scale.name!r}")
+    return None if is_known_zero(g, v) else held(n, g, v)
 
 
 def placed(
