@@ -144,7 +144,7 @@ def test_exclusion_and_reasons() -> None:
         braze.quantize(model, feeds, exclude=["Mat*"])
     with pytest.raises(braze.ConfigError, match="data to calibrate"):
         braze.quantize(model)
-    with pytest.raises(braze.ModelError, match="cannot be read"):
+    with pytest.raises(braze.ModelError, match="the model is not an ONNX model"):
         braze.quantize(b"no model", feeds)
     for wrong in ({"form": "int3"}, {"activations": "s4"}, {"smooth": 2.0}, {"exclude": "x"},
                   {"method": "luck"}, {"percentile": 0.0}, {"ops": ["Relu"]}):  # fmt: skip

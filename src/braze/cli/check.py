@@ -14,8 +14,8 @@ from braze.core.errors import ProfileError
 from braze.core.trace import Trace
 from braze.frontend.onnx.findings import Finding
 from braze.frontend.onnx.importer import check_model
+from braze.frontend.onnx.whole import whole_model
 from braze.quantization.check import check_quantization
-from braze.quantization.flow import loaded
 
 HELP = "tell which parts of an ONNX model run, in which precision, and what cannot and why"
 
@@ -71,7 +71,7 @@ def op_lines(findings: Sequence[Finding]) -> list[str]:
 
 def quantization_lines(path: str) -> list[str]:
     """A line for each place where Q/DQ nodes are in the way."""
-    model = loaded(path)
+    model = whole_model(path)
     if not any(n.op_type == "DequantizeLinear" for n in model.graph.node):
         return ["The model has no Q/DQ nodes"]
     warnings = check_quantization(model)

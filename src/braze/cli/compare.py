@@ -22,6 +22,7 @@ from braze.cli.shape_inputs import model_keywords
 from braze.cli.shapes import parse_pairs, parse_shapes
 from braze.core.errors import ConfigError, ExecutionError
 from braze.frontend.onnx.importer import import_network
+from braze.frontend.onnx.whole import whole_model
 from braze.ops.evaluator import evaluate
 from braze.quantization.network import with_outputs
 
@@ -120,7 +121,7 @@ def _open(args: argparse.Namespace) -> Session:
         else:
             break
     print("\n".join([section("Inputs"), *input_lines(engine.plan, feed, files, integers)]))
-    return Session(onnx.load(args.model), keywords, feed, args.against)
+    return Session(whole_model(args.model), keywords, feed, args.against)
 
 
 def layer_lines(session: Session, tolerance: float) -> list[str]:

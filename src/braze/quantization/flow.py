@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import onnx
 
-from braze.core.errors import ConfigError, FileError, ModelError
-from braze.core.files import describe_os_error, replacing
+from braze.core.errors import ConfigError, ModelError
+from braze.core.files import replacing
 from braze.core.trace import Progress
+from braze.frontend.onnx.whole import whole_model
 from braze.quantization.channels import Channels
 from braze.quantization.collect import add_all, collect, histograms, make_runner
 from braze.quantization.correct import correct_biases
@@ -110,21 +111,6 @@ def _check_model(model: onnx.ModelProto) -> None:
         raise ModelError(f"the quantized model is no valid ONNX model: {why}") from e
 
 
-def loaded(model: Any) -> onnx.ModelProto:
-    """A model from a path, bytes or a ModelProto; raises FileError and ModelError."""
-    if isinstance(model, onnx.ModelProto):
-        return model
-    try:
-        if isinstance(model, bytes):
-            return onnx.load_from_string(model)
-        return onnx.load(os.fspath(model))
-    except OSError as e:
-        why = describe_os_error(e)
-        raise FileError(f"model file {str(model)!r} cannot be read: {why}; give another") from e
-    except Exception as e:  # what onnx and protobuf raise has no common class
-        raise ModelError(f"{str(model)[:200]} cannot be read as an ONNX model: {e}") from e
-
-
 def repeatable(calibration: Calibration) -> Calibration:
     """Data that can be gone through as often as it is needed; what a generator gives is kept."""
     data = calibration.data
@@ -142,7 +128,7 @@ def transformed(
 ) -> tuple[Network, list[str]]:
     """The float network as it is quantized, equalized and smoothed where that is asked for."""
     opset = FLOAT8_OPSET if options.form == "fp8" else CHANNELS_OPSET
-    net, notes = Network(loaded(model), opset), []
+    net, notes = Network(whole_model(model), opset), []
     if options.equalize:
         notes.append(f"{equalize(net, _layers(net, options))} pairs of layers equalized")
         net.reindex()

@@ -13,8 +13,9 @@ from braze.core.config import BuildConfig
 from braze.core.errors import ConfigError
 from braze.core.trace import Trace
 from braze.core.words import shown, worded
+from braze.frontend.onnx.whole import whole_model
 from braze.quantization.data import ARRAYS
-from braze.quantization.flow import loaded, quantize_model
+from braze.quantization.flow import quantize_model
 from braze.quantization.options import Options
 from braze.quantization.search import search
 from braze.quantization.table import read_table
@@ -68,7 +69,7 @@ def quantized_for_build(
         )
     if len(forms) > 1:
         raise ConfigError("int8 and fp8 are both asked for; give one of them")
-    source = loaded(model)
+    source = whole_model(model)
     if any(n.op_type in _QUANTIZED or n.op_type.startswith("QLinear") for n in source.graph.node):
         trace.decide("note", text="the model is quantized already, and runs as it is written")
         return model

@@ -18,13 +18,13 @@ import numpy as np
 from braze.core.errors import ConfigError
 from braze.core.trace import Progress
 from braze.frontend.onnx.importer import import_network
+from braze.frontend.onnx.whole import whole_model
 from braze.ops.evaluator import evaluate
 from braze.quantization.collect import make_engine
 from braze.quantization.data import Calibration, Feed, as_calibration, inputs_of
 from braze.quantization.flow import (
     Quantized,
     grids_of,
-    loaded,
     quantize_model,
     repeatable,
     transformed,
@@ -128,7 +128,7 @@ def search(
 
 def _feeds(model: Any, calibration: Calibration, samples: int) -> list[Feed]:
     """The first feeds, all of the shapes of the first."""
-    feeds = list(islice(calibration.feeds(inputs_of(loaded(model))), 4 * samples))
+    feeds = list(islice(calibration.feeds(inputs_of(whole_model(model))), 4 * samples))
     shapes = {k: v.shape for k, v in feeds[0].items()}
     return [f for f in feeds if {k: v.shape for k, v in f.items()} == shapes][:samples]
 

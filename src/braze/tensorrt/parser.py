@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx.external_data_helper import load_external_data_for_model
 
 from braze.core.errors import BrazeError, ModelError
 from braze.frontend.onnx.findings import Finding
@@ -15,6 +14,7 @@ from braze.frontend.onnx.importer import check_model
 from braze.frontend.onnx.proto import load_model
 from braze.frontend.onnx.records import ModelRecord
 from braze.frontend.onnx.schemas import find_schema
+from braze.frontend.onnx.whole import read_in
 from braze.ops.catalog import IMPORTERS
 from braze.tensorrt.addresses import AddressError, bytes_at
 from braze.tensorrt.deprecation import Scoped, warn_deprecated
@@ -242,12 +242,12 @@ def _proto(model: Any, path: str | None) -> onnx.ModelProto:
     try:
         data = bytes(memoryview(model))
         proto: onnx.ModelProto = onnx.ModelProto.FromString(data)
-        if path is not None:
-            load_external_data_for_model(proto, str(Path(path).parent))
     except TypeError:
         raise TypeError(f"the bytes of a model are expected, not {type(model).__name__}") from None
     except Exception as e:  # protobuf's own errors have no common class
         raise ModelError(f"the bytes are no ONNX model ({e}); export it again") from e
+    if path is not None:
+        read_in(proto, Path(path))
     return proto
 
 

@@ -1,4 +1,4 @@
-"""Reading a model: path, bytes or ModelProto -> ModelRecord. The only place that sees protobuf."""
+"""Reading a model: path, bytes or ModelProto -> ModelRecord. The import sees protobuf only here."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ from braze.frontend.onnx.records import (
 )
 from braze.frontend.onnx.tensors import ExternalData, decode_sparse, decode_tensor, onnx_type_name
 
-ModelSource = Union[
-    str, "os.PathLike[str]", bytes, bytearray, memoryview, onnx.ModelProto, ModelRecord
-]
+ProtoSource = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, onnx.ModelProto]
+ModelSource = Union[ProtoSource, ModelRecord]
 
 # protobuf cannot parse more
 MAX_MODEL_BYTES = (1 << 31) - 1
@@ -49,12 +48,22 @@ def load_model(source: ModelSource) -> ModelRecord:
     """
     if isinstance(source, ModelRecord):
         return source
+    proto, path, where = parse_model(source)
+    return _Decoder(path, where).model(proto)
+
+
+def parse_model(source: ProtoSource) -> tuple[onnx.ModelProto, Path | None, str]:
+    """The message of a model, the path that tensors in other files are found from, and what the
+    model is called in errors. Raises as `load_model` does, of what is read so far.
+    """
     if isinstance(source, onnx.ModelProto):
-        return _Decoder(None, "the model").model(source)
+        return source, None, "the model"
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _Decoder(None, "the model").model(_parse(bytes(source), "the model"))
+        return _parse(bytes(source), "the model"), None, "the model"
     if isinstance(source, (str, os.PathLike)):
-        return _load_path(_path(source))
+        path = _path(source)
+        where = f"model file {str(path)!r}"
+        return _parse(_content(path, where), where), path, where
     raise ModelError(
         f"a model must be a path, bytes or an onnx.ModelProto, not {type(source).__name__}"
     )
@@ -67,8 +76,7 @@ def _path(source: str | os.PathLike[str]) -> Path:
     return Path(name)
 
 
-def _load_path(path: Path) -> ModelRecord:
-    where = f"model file {str(path)!r}"
+def _content(path: Path, where: str) -> bytes:
     try:
         found = path.stat()
         if stat.S_ISCHR(found.st_mode):
@@ -79,10 +87,9 @@ def _load_path(path: Path) -> ModelRecord:
                 f"{where} has {size} bytes, more than protobuf's limit of {MAX_MODEL_BYTES}; save "
                 "it with external data"
             )
-        data = path.read_bytes()
+        return path.read_bytes()
     except (OSError, ValueError) as e:
         raise FileError(f"{where} cannot be read: {describe_os_error(e)}; give another") from e
-    return _Decoder(path, where).model(_parse(data, where))
 
 
 def _parse(data: bytes, where: str) -> onnx.ModelProto:
