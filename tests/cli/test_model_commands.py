@@ -266,6 +266,63 @@ def test_compare_feeds_the_largest_integers_a_model_takes(
     assert f"Input tokens: 64 int64 (random 0..{most})" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("node", "constant", "shape"),
+    [
+        (helper.make_node("TopK", ["x", "c"], ["y", "i"]), [500], "1x512"),
+        (helper.make_node("Reshape", ["x", "c"], ["y"]), [3, -1, 5], "1x120"),
+        (helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[200]), None, "1x3x240"),
+    ],
+)
+def test_sizes_that_nobody_gives_are_such_that_the_model_takes(
+    node: onnx.NodeProto,
+    constant: list[int] | None,
+    shape: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sizes = ["b", 3, "n"] if constant is None else ["b", "n"]
+    weights = {} if constant is None else {"c": np.array(constant, np.int64)}
+    path = tmp_path / "net.onnx"
+    onnx.save(model([node], {"x": (TensorProto.FLOAT, sizes)}, ["y"], weights), path)
+    assert main(["compare", str(path), "--builderOptimizationLevel=1"]) == 0
+    assert f"Input x: {shape} float32" in capsys.readouterr().out
+    assert main(["exec", f"--onnx={path}", *QUICK]) == 0
+    assert f"Input x: {shape} float32" in capsys.readouterr().out
+    # and what is given stays: too small here
+    small = shape.rsplit("x", 1)[0]
+    assert main(["compare", str(path), f"--shapes=x:{small}x7"]) == 1
+    assert main(["build", str(path), "--builderOptimizationLevel=1"]) == 0
+    engine = f"--loadEngine={path.with_suffix('.engine')}"
+    assert main(["exec", engine, f"--shapes=x:{small}x7", *QUICK[:3]]) == 1
+
+
+def test_sizes_that_no_guess_fits_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = helper.make_node("Reshape", ["x", "c"], ["y"])
+    weights = {"c": np.array([7919, -1], np.int64)}
+    path = tmp_path / "net.onnx"
+    onnx.save(model([node], {"x": (TensorProto.FLOAT, ["n"])}, ["y"], weights), path)
+    assert main(["compare", str(path), "--builderOptimizationLevel=1"]) == 1
+    assert "give those that the model takes as --shapes=x:1" in capsys.readouterr().err
+    arguments = ["--shapes=x:15838", "--builderOptimizationLevel=1"]
+    assert main(["compare", str(path), *arguments]) == 0
+
+
+def test_integers_that_no_guess_fits_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = helper.make_node("Reshape", ["x", "to"], ["y"])
+    inputs = {"x": (TensorProto.FLOAT, [6]), "to": (TensorProto.INT64, [2])}
+    path = tmp_path / "net.onnx"
+    onnx.save(model([node], inputs, ["y"]), path)
+    assert main(["compare", str(path), "--builderOptimizationLevel=1"]) == 1
+    assert "--loadInputs=to:FILE or --values=to:..." in capsys.readouterr().err
+    arguments = ["--values=to:2x3", "--builderOptimizationLevel=1"]
+    assert main(["compare", str(path), *arguments]) == 0
+
+
 def test_compare_reads_bfloat16_as_numbers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

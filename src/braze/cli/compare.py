@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,9 @@ from braze.cli.progress import build_progress
 from braze.cli.report import section, shape_string
 from braze.cli.shape_inputs import model_keywords
 from braze.cli.shapes import parse_pairs, parse_shapes
-from braze.core.errors import ConfigError, ExecutionError
+from braze.core.errors import ConfigError, ExecutionError, ShapeError
+from braze.core.words import COMMAND
+from braze.engine.plan import Plan
 from braze.frontend.onnx.importer import import_network
 from braze.frontend.onnx.whole import whole_model
 from braze.ops.evaluator import evaluate
@@ -115,13 +117,26 @@ def _open(args: argparse.Namespace) -> Session:
         feed = make_feed(engine.plan, shapes, files, bounded, args.seed, integers)
         try:
             engine(feed)
-        except ExecutionError:  # an index out of range, most likely: try smaller ones
+        except (ExecutionError, ShapeError) as e:  # an index out of range, or sizes that do not fit
             if integers == INTEGERS[-1]:
-                raise
+                raise type(e)(f"{e}{_content_advice(engine.plan, files, bounded)}") from e
         else:
             break
     print("\n".join([section("Inputs"), *input_lines(engine.plan, feed, files, integers)]))
     return Session(whole_model(args.model), keywords, feed, args.against)
+
+
+def _content_advice(plan: Plan, files: Collection[str], bounded: Collection[str]) -> str:
+    """How to go on where the model takes no integers that were made up, if any were."""
+    made = [b.name for b in plan.inputs
+            if b.dtype.is_int and not b.value and b.name not in (*files, *bounded)]  # fmt: skip
+    if not made:
+        return ""
+    form = ",".join(f"{name}:FILE" for name in made)
+    return (
+        f"; the integers of {', '.join(made)} were made up: give such that the model takes as "
+        f"--loadInputs={form} or {COMMAND.values(made)}"
+    )
 
 
 def layer_lines(session: Session, tolerance: float) -> list[str]:

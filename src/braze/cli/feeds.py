@@ -9,6 +9,7 @@ import numpy as np
 
 import braze
 from braze.cli.contents import Content
+from braze.cli.fitting import fitting
 from braze.cli.layers import profile_contents, profile_shapes
 from braze.cli.report import shape_string
 from braze.cli.shapes import Shape, expand_names
@@ -28,7 +29,8 @@ def run_shapes(
     profile: int | None = None,
 ) -> dict[str, Shape]:
     """Shapes of one run: those of .npy files, those given (names may be patterns), else the opt
-    shapes of the profile, the first one where none is given.
+    shapes of the profile, the first one where none is given. Sizes that a build guessed give way to
+    others where the engine takes those only.
 
     Raises ShapeError and ProfileError where the engine does not take them: before there are arrays
     of them, which may be of any size.
@@ -36,15 +38,19 @@ def run_shapes(
     plan = engine.plan
     shapes = profile_shapes(plan, profile or 0, "opt")
     told = expand_names(given, [b.name for b in plan.inputs], "--shapes")
-    shapes.update({n: shape for n, shape in told.items() if n not in _told_contents(plan, given)})
+    contents = _told_contents(plan, given)
+    known = {n: shape for n, shape in told.items() if n not in contents}
     arrays = {n: f.data.shape for n, f in files.items() if not isinstance(f.data, bytes)}
-    shapes.update({n: shape for n, shape in arrays.items() if n in shapes})
+    known |= {n: shape for n, shape in arrays.items() if n in shapes}
     context = engine.create_context(profile)
-    for name, shape in shapes.items():
-        context.set_input_shape(name, shape)
-    for binding in plan.outputs:
-        context.shape(binding.name)
-    return shapes
+
+    def check(shapes: Mapping[str, Shape]) -> None:
+        for name, shape in shapes.items():
+            context.set_input_shape(name, shape)
+        for binding in plan.outputs:
+            context.shape(binding.name)
+
+    return dict(fitting(plan, shapes | known, frozenset(known), check))
 
 
 def _told_contents(plan: Plan, given: Mapping[str, Shape]) -> dict[str, Shape]:
