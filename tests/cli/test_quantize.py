@@ -63,3 +63,27 @@ def test_wrong_usage_is_one_sentence(
     assert main(["quantize", str(net), "-o", str(tmp_path / "q.onnx"), *options]) in (1, 2)
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("braze quantize: ") and said in last
+
+
+def test_outputs_without_a_shape_get_the_one_that_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = NETWORKS["pictures"][0]()
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    np.save(tmp_path / "data.npy", data("pictures", 2))
+    onnx.save(model, tmp_path / "net.onnx")
+    cache, target = tmp_path / "cache", tmp_path / "q.onnx"
+    arguments = ["quantize", str(tmp_path / "net.onnx"), f"-o={target}", "--threads=1"]
+    given = [f"--data={tmp_path / 'data.npy'}", f"--saveCalib={cache}"]
+    assert main([*arguments, *given]) == 0, capsys.readouterr().err
+    (output,) = onnx.load(target).graph.output
+    sizes = [d.WhichOneof("value") and d.dim_value for d in output.type.tensor_type.shape.dim]
+    assert len(sizes) == 2 and sizes[0] is None and sizes[1] > 0
+    # with ranges known nothing runs, and a model may have ops that braze has no meaning for
+    model.graph.node.add(op_type="Bogus", domain="odd", input=["x"], output=["z"])
+    model.graph.output.add(name="z").type.tensor_type.elem_type = 1
+    model.opset_import.add(domain="odd", version=1)
+    onnx.save(model, tmp_path / "net.onnx")
+    assert main([*arguments, f"--calib={cache}"]) == 1
+    assert "output 'y' has no shape" in (err := capsys.readouterr().err), err
+    assert "declare it in the float model" in err

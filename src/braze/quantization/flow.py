@@ -18,6 +18,7 @@ from braze.quantization.channels import Channels
 from braze.quantization.collect import add_all, collect, histograms, make_runner
 from braze.quantization.correct import correct_biases
 from braze.quantization.data import Calibration, as_calibration
+from braze.quantization.declare import declare_outputs
 from braze.quantization.equalize import equalize
 from braze.quantization.grid import Grid, activation_grid
 from braze.quantization.layers import Layer, layers_of
@@ -104,11 +105,15 @@ def quantize_model(
 
 def _check_model(model: onnx.ModelProto) -> None:
     """Raise ModelError for a model that ONNX refuses, mostly because the one given was such."""
+    declare_outputs(model)
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as e:
         why = " ".join(str(e).split())
-        raise ModelError(f"the quantized model is no valid ONNX model: {why}") from e
+        raise ModelError(
+            f"the quantized model is no valid ONNX model: {why}; mend that in the float model: "
+            "onnx.checker.check_model tells whether it is one"
+        ) from e
 
 
 def repeatable(calibration: Calibration) -> Calibration:
