@@ -172,8 +172,9 @@ def test_missing_shapes_may_be_anything_and_are_listed() -> None:
         ({"x": (1, 3, 1)}, ShapeError, "2 axes"),
         ({"x": ((2, 3), (1, 3), (4, 3))}, ProfileError, "min <= opt <= max"),
         ({"x": ((1, 3), (1,), (4, 3))}, ProfileError, "different ranks"),
-        ({"x": (-1, 3)}, ProfileError, "0 <= min"),
-        ({"x": (1 << 40, 3)}, ProfileError, "max <="),
+        ({"x": (-1, 3)}, ProfileError, r"'x' is \(-1, 3\), .* outside 0\.\.2147483647; give"),
+        ({"x": ((-1, 3), (1, 3), (1, 3))}, ProfileError, "0 <= min .*; give others"),
+        ({"x": (1 << 40, 3)}, ProfileError, r"outside 0\.\.2147483647"),
         ({"x": "13"}, ProfileError, "must be one shape"),
         ({"x": (True, 3)}, ProfileError, "must be one shape"),
         ({"x": 3}, ProfileError, "must be one shape"),
@@ -197,6 +198,10 @@ def test_sizes_by_name() -> None:
     ranges = [{"batch_size": (1, 2, 8), "x_2": x} for x in ((1, 1, 1), (2, 3, 4))]
     assert list(found.profiles) == ranges
     assert found.missing is None
+    with pytest.raises(ProfileError, match=r"'T' the number -2, outside 0\.\..*; give one within"):
+        resolve_shapes(inputs, dims={"T": -2})
+    with pytest.raises(ProfileError, match=r"got \(2, 1, 3\); give others"):
+        resolve_shapes(inputs, dims={"T": (2, 1, 3)})
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,11 @@ class BuildConfig:
                     f"precision {shown(name)} of layer {pattern!r} is not available; use one of "
                     f"{', '.join(LAYER_PRECISIONS)} (what is int8 or fp8 is decided by Q/DQ nodes)"
                 )
-        level = self.optimization_level
-        if type(level) is not int or level not in range(len(EFFORTS)):
-            raise ConfigError(f"optimization_level={level!r} is not in 0..5")
+        _check_level(self.optimization_level)
         if not isinstance(self.timing_cache, (str, os.PathLike, type(None))):
-            raise ConfigError(f"timing_cache={self.timing_cache!r} is not the name of a file")
+            raise ConfigError(f"timing_cache={shown(self.timing_cache)} is no path; give a file's")
         if not all(isinstance(name, str) for name in self.debug):
-            raise ConfigError(f"debug={self.debug!r} is not a sequence of tensor names")
+            raise ConfigError(f"debug={shown(self.debug)} holds what is no text; give tensor names")
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -126,6 +124,17 @@ class BuildConfig:
         """What the optimization level does, in the precision asked for."""
         effort = EFFORTS[self.optimization_level]
         return replace(effort, tf32=True) if {"tf32", "best"} & set(self.asked) else effort
+
+
+def _check_level(level: object) -> None:
+    form = f"a number from 0 (no fusion) to {len(EFFORTS) - 1} (measures most)"
+    if type(level) is not int:
+        what = f"optimization_level={shown(level)} is a {type(level).__name__}"
+        raise ConfigError(f"{what}, not a whole number; give {form}")
+    if level not in range(len(EFFORTS)):
+        raise ConfigError(
+            f"optimization_level={level} is outside 0..{len(EFFORTS) - 1}; give {form}"
+        )
 
 
 def _are_names(given: object) -> TypeGuard[Collection[str]]:

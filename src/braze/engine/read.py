@@ -41,7 +41,8 @@ def read_file(path: str | os.PathLike[str], verify_weights: bool = True) -> Plan
             size = os.fstat(file.fileno()).st_size
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as e:
-        raise FileError(f"engine {os.fspath(path)} cannot be read: {e.strerror}") from e
+        where = f"engine {os.fspath(path)} cannot be read"
+        raise FileError(f"{where}: {e.strerror}; give the name of an engine file") from e
     return from_bytes(data, verify_weights, os.fspath(path))
 
 

@@ -106,7 +106,7 @@ class CpuTarget:
                 fitting = ", ".join(e for e, isa in EXTRAS.items() if isa == self.isa) or "none"
                 raise ConfigError(f"{extra!r} is no extra of isa {self.isa!r}; it has {fitting}")
         if not 1 <= self.threads <= 1024:
-            raise ConfigError(f"threads={self.threads} is outside 1..1024; use 0 for all")
+            raise ConfigError(f"threads={self.threads} is outside 0..1024; 0 uses all processors")
 
     @property
     def features(self) -> Isa:

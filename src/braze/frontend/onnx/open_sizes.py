@@ -64,10 +64,15 @@ def _is_size(x: object) -> bool:
 
 def _range(name: str, given: Sequence[int]) -> Range:
     low, opt, high = (int(x) for x in given)
+    if low == opt == high and not 0 <= low <= MAX_SIZE:
+        raise ProfileError(
+            f"dims gives size {name!r} the number {low}, outside 0..{MAX_SIZE}; give one within, or"
+            " leave it out where it may be any"
+        )
     if not 0 <= low <= opt <= high <= MAX_SIZE:
         raise ProfileError(
             f"dims of size {name!r}: need 0 <= min <= opt <= max <= {MAX_SIZE}, got "
-            f"{(low, opt, high)}"
+            f"{(low, opt, high)}; give others"
         )
     return low, opt, high
 

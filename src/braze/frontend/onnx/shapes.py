@@ -216,9 +216,14 @@ def _check_triple(name: str, triple: Triple) -> Triple:
     if not len(lo) == len(opt) == len(hi):
         raise ProfileError(f"shapes of input {name!r}: min, opt and max have different ranks")
     if any(not 0 <= a <= b <= c <= MAX_SIZE for a, b, c in zip(lo, opt, hi, strict=True)):
+        if lo == opt == hi:
+            raise ProfileError(
+                f"the shape of input {name!r} is {lo}, with a size outside 0..{MAX_SIZE}; give a "
+                "size within for every axis: min, opt and max where it varies"
+            )
         raise ProfileError(
             f"shapes of input {name!r}: need 0 <= min <= opt <= max <= {MAX_SIZE} on every axis, "
-            f"got {lo}, {opt}, {hi}"
+            f"got {lo}, {opt}, {hi}; give others"
         )
     return triple
 
