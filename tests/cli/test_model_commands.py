@@ -56,6 +56,7 @@ def test_exec_builds_saves_and_runs(
     assert code == 0, err
     assert "&&&& PASSED" in out
     assert "Engine built in" in out
+    assert "Input x: float32 [n, 3, 24, 24]" in out  # sizes with names run together with x
     assert "Input x: 2x3x24x24" in out
     assert "compile" in err  # progress lines
     y = braze.load(target)({"x": np.ones((4, 3, 24, 24), np.float32)})["y"]

@@ -37,9 +37,13 @@ def profile_contents(plan: Plan, profile: int, which: str) -> dict[str, tuple[in
 
 
 def binding_shape(plan: Plan, binding: Binding) -> str:
-    """A binding's shape with its symbols, e.g. `nx3x224x224`."""
-    parts = [str(d) for d in shape_text(plan, binding.shape)]
-    return "x".join(f"({p})" if " " in p else p for p in parts) or "scalar"
+    """A binding's shape: `1x3x224x224`, or as `[n, 3, x_2, x_3]` with the symbols that it has,
+    whose names would run together with an x between them.
+    """
+    sizes = shape_text(plan, binding.shape)
+    if any(isinstance(d, str) for d in sizes):
+        return f"[{', '.join(map(str, sizes))}]"
+    return "x".join(map(str, sizes)) or "scalar"
 
 
 @dataclass(frozen=True, slots=True)
