@@ -118,6 +118,13 @@ def test_exit_codes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--onnx=none.onnx"]) == 1
     assert main([]) == 0  # prints the help
     assert braze_main(["exec", "--onnx=model.onnx", "--made-up"]) == 2
+    capsys.readouterr()
+    # numbers out of range are told by the parser, before anything has begun
+    assert main(["--onnx=model.onnx", "--iterations=-5"]) == 1
+    assert braze_main(["exec", "--onnx=model.onnx", "--iterations=-5"]) == 2
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("&&&& FAILED TensorRT.trtexec") and first.endswith("--iterations=-5")
+    assert second.endswith("# braze exec --onnx=model.onnx --iterations=-5")
 
 
 def test_python_m_braze_tensorrt(here: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,11 @@ def run(args: argparse.Namespace) -> int:
         raise
     print(f"&&&& PASSED {about}")
     return 0
+
+
+def refused(command_line: Sequence[str]) -> None:
+    """The last line where the arguments cannot be read, so that nothing begins."""
+    print(f"&&&& FAILED {title(command_line)}")
 
 
 def _execute(o: ExecOptions, log: Log) -> None:
@@ -232,11 +237,10 @@ def _layers(o: ExecOptions, engine: braze.Engine, log: Log) -> None:
 def _infer(o: ExecOptions, engine: braze.Engine, contents: Mapping[str, Content], log: Log) -> None:
     plan = engine.plan
     profile = o.profile if plan.profiles and o.profile else None
-    if o.profile >= max(1, len(plan.profiles)):
-        raise ConfigError(
-            f"--useProfile={o.profile}: the engine has {max(1, len(plan.profiles))} profiles, "
-            "counted from 0"
-        )
+    count = max(1, len(plan.profiles))
+    if o.profile >= count:
+        have = "1 profile, number 0" if count == 1 else f"{count} profiles, 0 to {count - 1}"
+        raise ConfigError(f"--useProfile={o.profile}: the engine has {have}; give one it has")
     shapes = run_shapes(engine, o.shapes, contents, profile)
     bounded = bounded_contents(plan, shapes, o.shapes, contents, profile)
     feed = make_feed(plan, shapes, contents, bounded)

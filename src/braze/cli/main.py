@@ -7,7 +7,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
@@ -78,16 +78,14 @@ def import_command(arguments: Sequence[str]) -> ModuleType | None:
 def main(
     argv: Sequence[str] | None = None,
     program: str = "",
-    refused: Callable[[], object] | None = None,
 ) -> int:
     """Run one command and return the exit code.
 
-    program: what the command is called by, if not by `braze NAME`; refused: called where its
-    arguments cannot be read, so that it does not begin.
+    program: what the command is called by, if not by `braze NAME`.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _dispatch(arguments, program, refused)
+        code = _dispatch(arguments, program)
         print(end="", flush=True)  # a reader that is gone shows here, not while Python ends
     except KeyboardInterrupt:
         name = program or " ".join(["braze", *arguments[:1]])
@@ -104,23 +102,33 @@ def main(
     return code
 
 
-def _dispatch(arguments: list[str], program: str, refused: Callable[[], object] | None) -> int:
+def _dispatch(arguments: list[str], program: str) -> int:
+    module = import_command(arguments)
+    if module is None:
+        return _no_command(arguments)
+    name = arguments[0]
+    command_line = [program, *arguments[1:]] if program else ["braze", *arguments]
+    parser = make_parser(name, module, program)
     try:
-        module = import_command(arguments)
-        if module is None:
-            return _no_command(arguments)
-        name = arguments[0]
-        parser = make_parser(name, module, program)
         args, unknown = parser.parse_known_args(arguments[1:])
         if unknown and name != "exec":  # exec knows why it lacks some of trtexec's options
-            parser.error(f"unknown argument {unknown[0]!r}")
+            parser.error(f"unknown argument {unknown[0]!r}{_hint(parser, unknown[0])}")
     except SystemExit as e:
-        if e.code and refused is not None:
-            refused()
+        if e.code and hasattr(module, "refused"):
+            module.refused(command_line)
         return e.code if isinstance(e.code, int) else FAILED
-    args.command_line = [program, *arguments[1:]] if program else ["braze", *arguments]
+    args.command_line = command_line
     args.unknown = unknown
     return _guarded(args)
+
+
+def _hint(parser: argparse.ArgumentParser, unknown: str) -> str:
+    """The option that was meant, where one is spelt nearly so."""
+    from braze.cli.exec_table import nearest
+
+    known = [s for a in parser._actions for s in a.option_strings if s.startswith("--")]
+    near = nearest(unknown.split("=", 1)[0], known) if unknown.startswith("--") else ""
+    return f", did you mean {near}" if near else ""
 
 
 def _discard_output() -> None:
