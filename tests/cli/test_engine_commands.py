@@ -139,7 +139,7 @@ def test_exec_only_loads(engine_file: Path, capsys: pytest.CaptureFixture[str]) 
         (["--useDLACore=0"], 2, "DLA"),
         (["--what"], 2, "--what"),
         (["--iteration=3"], 2, "did you mean --iterations?"),
-        (["--useProfile=1"], 2, "1 profiles"),
+        (["--useProfile=1"], 2, "has 1 profile, number 0; give one"),
     ],
 )
 def test_exec_failures_are_one_sentence(
@@ -184,7 +184,7 @@ def test_inspect_text_and_json(engine_file: Path, capsys: pytest.CaptureFixture[
     assert "lower bound" in text
     assert main(["inspect", str(engine_file), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["Inputs"] == [{"name": "x", "dtype": "float32", "shape": "nx8"}]
+    assert data["Inputs"] == [{"name": "x", "dtype": "float32", "shape": "[n, 8]"}]
     assert data["Profiles"][0]["arena_bytes"] >= data["Profiles"][0]["lower_bound_bytes"] > 0
 
 
@@ -208,7 +208,10 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nonsense"]) == 2
     assert main(["inspect"]) == 2
     assert main(["inspect", "a", "--nonsense"]) == 2
-    assert all(line.startswith("braze") for line in capsys.readouterr().err.splitlines())
+    assert main(["inspect", "a", "--recrod"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.startswith("braze") for line in lines)
+    assert "did you mean --record;" in lines[-1] and "did you mean" not in lines[-2]
     assert main(["--help"]) == 0
     assert main(["--version"]) == 0
     assert main(["exec", "--help"]) == 0

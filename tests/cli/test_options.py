@@ -10,6 +10,8 @@ from braze.cli.exec_options import ExecOptions, exec_options
 from braze.cli.exec_table import REFUSED, TAKEN, Taken
 from braze.cli.exec_values import IoFormat, check_formats
 from braze.cli.main import make_parser
+from braze.cli.options import TARGETS
+from braze.codegen.catalog import target_names
 from braze.core.errors import ConfigError
 
 # every option of trtexec 7.0 to 11.1
@@ -121,6 +123,12 @@ def test_a_mistyped_option_is_told_the_nearest() -> None:
             parse("--onnx=m", typed)
     with pytest.raises(ConfigError, match="lists the options"):
         parse("--onnx=m", "--zzzzzzzz")
+    with pytest.raises(ConfigError, match=r"'--nonsense'; `braze exec --help` lists the options"):
+        parse("--onnx=m", "--nonsense")  # which shares letters with --onnx and no more
+
+
+def test_the_help_lists_every_target() -> None:
+    assert ", ".join(target_names()) == TARGETS
 
 
 def test_formats_are_checked() -> None:

@@ -137,5 +137,6 @@ REFUSED: Final = {
 def nearest(name: str, known: list[str]) -> str:
     """The known option that a mistyped one was most likely meant to be; "" where none is near."""
     lower = {k.lower(): k for k in known}
-    found = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    # with less, --nonsense is near --onnx
+    found = get_close_matches(name.lower(), lower, n=1, cutoff=0.75)
     return lower[found[0]] if found else ""

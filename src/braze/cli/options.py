@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,6 +16,12 @@ from braze.cli.shapes import Shape, parse_shapes, parse_values, profile_ranges
 from braze.core.config import EFFORTS, ShapeRange
 from braze.core.errors import ConfigError
 from braze.core.files import writable_target
+
+# what `codegen.catalog.target_names` lists, which running an engine does not import
+TARGETS: Final = (
+    "cpu, cpu:avx512, cpu:avx2, cpu:x86-64, cpu:amx, cuda, cuda:sm_80, cuda:sm_86, cuda:sm_89, "
+    "cuda:sm_90, cuda:sm_100, cuda:sm_120, reference, reference:float64"
+)
 
 
 def file_name(text: str) -> str:
@@ -68,8 +74,7 @@ def add_build_arguments(group: argparse._ArgumentGroup | argparse.ArgumentParser
     # without a number it is trtexec's: a thread for each stream, which every stream has anyway
     add("--threads", type=whole(0, MOST_THREADS), nargs="?", const=0, metavar="N",
         help="worker threads of a run (0, the default: all processors)")  # fmt: skip
-    add("--target", metavar="NAME",
-        help="cpu (the default), cpu:avx2, cuda, cuda:sm_90, reference")  # fmt: skip
+    add("--target", metavar="NAME", help=f"what the engine runs on, cpu by default: {TARGETS}")
     add_precision_arguments(group)
     add("--builderOptimizationLevel", type=whole(0, len(EFFORTS) - 1), metavar="0..5",
         help="0 no fusion, 1 fusion, 2 cost model, 3 (default) to 5 measure")  # fmt: skip
