@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from braze.core.errors import FileError
-from braze.core.files import describe_os_error, path_text, replacing, writable_target
+from braze.core.files import describe_os_error, path_text, replacing, try_target, writable_target
 
 
 def names(folder: Path) -> list[str]:
@@ -104,6 +104,10 @@ def test_what_is_no_place_for_a_file(tmp_path: Path) -> None:
     ]:
         with pytest.raises(FileError, match=words):
             writable_target(path)
+    # a folder that says only at the attempt that it takes no files
+    with pytest.raises(FileError, match=r"^/proc/a could not be written: .*; choose another"):
+        try_target("/proc/a")
+    assert try_target(tmp_path / "new") == tmp_path / "new" and not (tmp_path / "new").exists()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(FileError, match="symbolic link"):
         writable_target(tmp_path / "loop")

@@ -15,7 +15,7 @@ from braze.cli.precision import add_precision_arguments, precision_keywords
 from braze.cli.shapes import Shape, parse_shapes, parse_values, profile_ranges
 from braze.core.config import EFFORTS, ShapeRange
 from braze.core.errors import ConfigError
-from braze.core.files import writable_target
+from braze.core.files import try_target
 
 # what `codegen.catalog.target_names` lists, which running an engine does not import
 TARGETS: Final = (
@@ -38,7 +38,7 @@ def check_written(written: Sequence[str], read: Sequence[str]) -> None:
     """
     taken = {os.path.realpath(name) for name in read}
     for name in written:
-        target = str(writable_target(name))
+        target = str(try_target(name))
         if target in taken:
             raise ConfigError(f"{name} is named twice, and would be overwritten; give another name")
         taken.add(target)

@@ -74,6 +74,20 @@ def writable_target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def try_target(path: str | os.PathLike[str]) -> Path:
+    """`writable_target`, after a file was made there and removed again.
+
+    For what is written at the end of long work: some folders (/proc, a share without rights) say
+    only then that they take none. Raises FileError.
+    """
+    target = writable_target(path)
+    temporary = _temporary(target)
+    with _as_file_error(os.fspath(path)):
+        temporary.open("xb").close()
+        temporary.unlink()
+    return target
+
+
 def readable_source(path: str | os.PathLike[str], what: str) -> Path:
     """The file to read at `path`; raises FileError for what is no file, and what cannot be read.
 
@@ -105,7 +119,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     target = writable_target(path)
     _remove_left_over(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = _temporary(target)
     with _as_file_error(os.fspath(path)):
         file = temporary.open("xb")
         try:
@@ -147,6 +161,10 @@ def _as_file_error(path: str) -> Iterator[None]:
             f"{path} could not be written: {e.strerror or e}; {advice}, the old file (if any) "
             "is intact"
         ) from e
+
+
+def _temporary(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
 
 
 def _remove_left_over(target: Path) -> None:
