@@ -278,3 +278,61 @@ def test_samples_at_no_number(way: dict[str, Any], mode: str, padding: str) -> N
     want = run(way, "GridSample", {"x": x, "grid": right}, opset=20, **attributes)
     np.testing.assert_array_equal(got, want)
     assert np.isfinite(got).all() and (got != 0).any()
+
+
+def built(way: dict[str, Any], nodes: list[Any], inputs: list[Any], outputs: list[Any]) -> Any:
+    """An engine of a model whose weight "w", a float32 or bfloat16 of 64 x 64, may be an input."""
+    info = helper.make_tensor_value_info
+    random = np.random.default_rng(0).standard_normal((64, 64))
+    kind = TensorProto.BFLOAT16 if inputs[0][1] == TensorProto.BFLOAT16 else TensorProto.FLOAT
+    numbers = random.astype(helper.tensor_dtype_to_np_dtype(kind))
+    weight = TensorProto(name="w", data_type=kind, dims=[64, 64], raw_data=numbers.tobytes())
+    graph = helper.make_graph(
+        nodes, "g", [info(*i) for i in inputs], [info(*o) for o in outputs], [weight]
+    )
+    opsets = [helper.make_opsetid("", 19)]
+    return braze.build(helper.make_model(graph, opset_imports=opsets, ir_version=9), **way)
+
+
+@pytest.mark.parametrize("declared", [[2, 4], ["p", "q"], None])
+def test_a_loop_without_a_step(way: dict[str, Any], declared: list[int | str] | None) -> None:
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["c"], ["go on"]),
+            helper.make_node("Identity", ["s"], ["carried"]),
+            helper.make_node("Relu", ["s"], ["kept"]),
+        ],
+        "body",
+        [info("i", 7, []), info("c", 9, []), info("s", 1, declared)],
+        [info("go on", 9, []), info("carried", 1, declared), info("kept", 1, declared)],
+    )
+    loop = helper.make_node("Loop", ["n", "", "x"], ["last", "y"], "loop", body=body)
+    engine = built(way, [loop], [("n", 7, []), ("x", 1, ["a", 4])], [("y", 1, None)])
+    feed = {"n": np.array(0), "x": np.ones((2, 4), np.float32)}
+    assert engine(feed)["y"].shape == (0, 2, 4)
+    assert engine(feed | {"n": np.array(3)})["y"].shape == (3, 2, 4)
+
+
+def test_an_initializer_that_is_an_input_is_a_constant(way: dict[str, Any]) -> None:
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    engine = built(way, [node], [("x", 1, ["n", 64]), ("w", 1, [64, 64])], [("y", 1, None)])
+    assert [i.name for i in engine.inputs] == ["x"]
+    x = np.ones((2, 64), np.float32)
+    with pytest.raises(braze.BindingError, match="'w'"):
+        engine({"x": x, "w": np.zeros((64, 64), np.float32)})
+
+
+@pytest.mark.parametrize("rows", [3, "n"])
+def test_a_cast_and_an_output_of_one_bfloat16_tensor(way: dict[str, Any], rows: int | str) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Tanh", ["a"], ["y"]),
+        helper.make_node("Cast", ["y"], ["z"], to=TensorProto.FLOAT),
+    ]
+    outputs = [("y", TensorProto.BFLOAT16, None), ("z", TensorProto.FLOAT, None)]
+    engine = built(way, nodes, [("x", TensorProto.BFLOAT16, [rows, 64])], outputs)
+    x = np.random.default_rng(1).standard_normal((3, 64)) / 8
+    got = engine({"x": x.astype(ml_dtypes.bfloat16)})
+    # the same number, before its rounding or behind it
+    np.testing.assert_array_equal(got["z"].astype(ml_dtypes.bfloat16), got["y"])
