@@ -186,7 +186,9 @@ def test_the_row_of_an_anchor_is_one_of_the_table(scan_spec: Any) -> None:
 
 
 HYPOT = """
+import braze
 import numpy as np
+from onnx import helper
 from braze.codegen.cuda.triton.scalars import PRIMITIVES
 from braze.core.dtypes import F16, F32, F64
 from braze.expr.scalar import binary
@@ -204,6 +206,24 @@ for dtype, rtol in ((F16, 1e-3), (F32, 1.2e-7), (F64, 1e-15)):
     for isa in host_isas():
         got = run_pointwise(e, operands, [dtype] * 2, isa, 4)
         np.testing.assert_allclose(got, expected(e, operands), rtol=rtol, atol=0)
+
+info = helper.make_tensor_value_info
+node = helper.make_node("Hypot", ["x", "z"], ["y"], domain="my.domain")
+inputs = [info("x", 1, ["n", 1]), info("z", 1, ["m"])]
+graph = helper.make_graph([node], "g", inputs, [info("y", 1, None)])
+opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.domain", 1)]
+net = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+with np.errstate(over="ignore"):
+    want = np.hypot(np.float32(x)[:, None], np.float32(y))
+for way in ({"optimization_level": 0}, {"optimization_level": 2}, {"target": "reference"}):
+    got = braze.build(net, **way)({"x": np.float32(x)[:, None], "z": np.float32(y)})["y"]
+    np.testing.assert_allclose(got, want, rtol=1.2e-7, atol=0)
+for i in inputs:
+    i.type.tensor_type.elem_type = 6
+try:
+    braze.build(net)
+except braze.BrazeError as e:
+    assert "is no float; insert a Cast" in str(e), e
 print("all equal")
 """
 
@@ -228,6 +248,14 @@ def test_a_scalar_op_is_the_three_files_of_the_doc(tmp_path: Path) -> None:
     change("expr/evaluate.py", table, str, ", in TABLE")
     change("expr/decompose_pairs.py", table, str, ", in PAIRS")
     change("expr/decompose_pairs.py", r"^(?P<rest># \(of float32 values)", lambda c: c + "\n\n")
+    # and the op over it
+    (copied / "ops/hypot.py").write_text(block("src/braze/ops/hypot.py"), encoding="utf-8")
+    catalog_line = r"(?P<rest>    \(\"\", \"Add\"\): )"
+    change("ops/catalog.py", catalog_line, str, ", with two operands")
+    file = copied / "ops/catalog.py"
+    first = "\nfrom braze.ops.base import Importer"
+    text = file.read_text(encoding="utf-8").replace(first, f"\nfrom braze.ops import hypot{first}")
+    file.write_text(text, encoding="utf-8")
     paths = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(DOC.parents[1])])}
     ran = subprocess.run(
         [sys.executable, "-c", HYPOT],
