@@ -316,11 +316,17 @@ def test_a_loop_without_a_step(way: dict[str, Any], declared: list[int | str] | 
 
 def test_an_initializer_that_is_an_input_is_a_constant(way: dict[str, Any]) -> None:
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
-    engine = built(way, [node], [("x", 1, ["n", 64]), ("w", 1, [64, 64])], [("y", 1, None)])
+    inputs = [("x", 1, ["n", 64]), ("w", 1, [64, 64])]
+    engine = built(way, [node], inputs, [("y", 1, None)])
     assert [i.name for i in engine.inputs] == ["x"]
-    x = np.ones((2, 64), np.float32)
+    x, w = np.ones((2, 64), np.float32), np.zeros((64, 64), np.float32)
     with pytest.raises(braze.BindingError, match="'w'"):
-        engine({"x": x, "w": np.zeros((64, 64), np.float32)})
+        engine({"x": x, "w": w})
+    # unless the build is told that it is to be fed
+    engine = built({**way, "shapes": {"w": (64, 64)}}, [node], inputs, [("y", 1, None)])
+    assert not engine({"x": x, "w": w})["y"].any()
+    with pytest.raises(braze.BindingError, match="'w'"):
+        engine({"x": x})
 
 
 @pytest.mark.parametrize("rows", [3, "n"])
