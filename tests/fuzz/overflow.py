@@ -96,7 +96,8 @@ def _grown(
 def largest_state(op: Recurrence, given: Given) -> Array:
     """The largest number that each unit of a cell holds in any step and row, 1 at least."""
     (states,) = replace(op, sequence=True, finals=2 if op.cell == "lstm" else 1).reference(*given)
-    first = [np.abs(a).max((1,), keepdims=True)[None] for a in given[4:6] if a is not None]
+    given_first = [np.abs(a) for a in given[4:6] if a is not None]
+    first = [a.max((1,), keepdims=True, initial=0.0)[None] for a in given_first]
     seen = [np.abs(states).max((0, 2), keepdims=True, initial=1.0), *first]
     return np.asarray(np.maximum.reduce(seen))
 
