@@ -17,7 +17,6 @@ from braze.frontend.onnx.records import GraphRecord, NodeRecord
 from braze.frontend.onnx.scope import BodyScope, Bound, Scope
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Graph, Value
-from braze.ir.run_sizes import shape_symbols
 from braze.ops.flow.base import FlowOp
 
 if TYPE_CHECKING:
@@ -157,17 +156,6 @@ def import_body(
     nodes.run(ordered, scope, site.opsets, names)
     body.outputs = [scope[n] for n in names]
     return body
-
-
-def uneven_slices(body: Body, name: str, value: Value) -> str | None:
-    """Why iterations may not give slices of one size, or None; name: of what stacks them."""
-    own = {s.symbol for s in body.builder.run_sizes.values()}
-    if not own & shape_symbols(value):
-        return None
-    return (
-        f"{body.site.node.where}: the slices of {name!r} are {value.type}, of sizes "
-        "that may differ from one iteration to the next; keep them equal"
-    )
 
 
 def close_bodies(

@@ -267,7 +267,7 @@ class _State:
     def following(self) -> list[Value]:
         """What the body carries on."""
         g = self.body.builder
-        of_slices = self.loop.slices.following(self.body, g.inputs[0])
+        of_slices = self.loop.slices.following(self.body)
         made = self._state(g, self.body.values[1:], of_slices)
         if self.count_iterations:
             one = g.constant(np.array(1, np.int64), "one")

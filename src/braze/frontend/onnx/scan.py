@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
-from braze.frontend.onnx.bodies import Body, Site, close_bodies, import_body, uneven_slices
+from braze.frontend.onnx.bodies import Body, Site, close_bodies, import_body
 from braze.frontend.onnx.records import GraphRecord
 from braze.frontend.onnx.scope import Bound
+from braze.frontend.onnx.slices import SliceSizes
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ir.run_sizes import shape_symbols
@@ -60,7 +61,8 @@ def import_scan(site: Site) -> Sequence[Bound] | None:
     for s in sequences[1:]:
         length = site.builder.unify(length, s.length, f"{node.where}: scanned inputs")
 
-    body, first = _imported(site, graph, first, sequences, length)
+    slices = SliceSizes([o.name for o in graph.outputs])
+    body, first = _imported(site, graph, first, sequences, length, slices)
     body.report()
     if not body.runs:
         return None
@@ -71,15 +73,27 @@ def import_scan(site: Site) -> Sequence[Bound] | None:
                 f"{node.where}: {name!r} is {value.type} at first and {new.type} after an "
                 "iteration; keep its type"
             )
-    for name, new in zip(node.outputs[states:], made[states:], strict=False):
-        why = uneven_slices(body, name, new)
-        if why is not None:
-            raise UnsupportedOpError(why)
-    (closed,), captured = close_bodies([body], [made], 1 + states)
-    trip = site.builder.add1(SizeTensor((length,), (), I64))
-    op = Loop((closed,), trip=True, condition=False, carried=states, length=length)
-    outputs = site.add(op, trip, *first, *captured)
+    outputs = _added(site, body, first, length, slices)
     return [*outputs[:states], *_placed(site, outputs[states:])]
+
+
+def _added(
+    site: Site, body: Body, first: Sequence[Value], length: Dim, slices: SliceSizes
+) -> Sequence[Value]:
+    """The outputs of the Loop: states and stacked slices, whose sizes are carried where only the
+    body knows them."""
+    sizes, made = slices.first(site), [*slices.following(body), *body.values]
+    symbols, shapes = slices.shapes(site, body, range(len(first), len(body.values)))
+    (closed,), captured = close_bodies([body], [made], 1 + len(sizes) + len(first))
+    trip = site.builder.add1(SizeTensor((length,), (), I64))
+    op = Loop((closed,), True, False, len(sizes) + len(first), length)
+    if sizes:
+        carried = (*((1,) for _ in sizes), *(v.shape for v in first))
+        op = replace(op, shapes=carried, grows=True, slices=tuple(shapes))
+    outputs = site.add(op, trip, *sizes, *first, *captured)
+    for symbol, value in zip(symbols, outputs, strict=False):
+        site.builder.define_size(symbol, value, 0, 0, None)
+    return outputs[len(sizes) :]
 
 
 def _imported(
@@ -88,12 +102,14 @@ def _imported(
     first: list[Value],
     sequences: Sequence[_Sequence],
     length: Dim,
+    slices: SliceSizes,
 ) -> tuple[Body, list[Value]]:
     """The body, and the first states in the sizes that it takes them to have."""
 
     def bind(body: Body) -> None:
         counter = body.builder.input("iteration", COUNTER)
         body.nodes.sources.carried(counter)
+        slices.bind(body)
         for declared, value in zip(graph.inputs, first, strict=False):
             inner = body.builder.input(declared.name, value.type)
             body.nodes.sources.carried(inner)
@@ -103,10 +119,17 @@ def _imported(
 
     for _ in range(MAX_IMPORTS):
         body = import_body(site, graph, "body", bind, len(graph.outputs))
-        told = [] if not body.runs else [_told(body, v, i) for i, v in enumerate(first)]
-        if told in ([], first):
+        if not body.runs:
+            break
+        more = slices.learn(body, range(len(first), len(graph.outputs)))
+        told = [_told(body, v, i) for i, v in enumerate(first)]
+        if told == first and not more:
             break
         first = told
+    else:
+        raise UnsupportedOpError(
+            f"{site.node.where}: the types of what it carries do not settle; keep their shapes"
+        )
     return body, first
 
 

@@ -50,12 +50,12 @@ class SliceSizes:
         self.axes += [place for place in found if place not in self.axes]
         return len(self.axes) > len(self.before)
 
-    def following(self, body: Body, counter: Value) -> list[Value]:
+    def following(self, body: Body) -> list[Value]:
         """The sizes that an iteration carries on; it checks that they are those so far."""
         if not self.axes:
             return []
         g, made = body.builder, []
-        number = g.read_size(counter, 0, 0, None, f"{body.site.node.name}_iteration")
+        number = g.read_size(g.inputs[0], 0, 0, None, f"{body.site.node.name}_iteration")
         for (output, axis), value in zip(self.axes, self.before, strict=True):
             size = body.values[output].shape[axis]
             before = g.read_size(value, 0, 0, None, value.name)
