@@ -107,9 +107,15 @@ class Col2Im(Op):
 
     def infer(self, inputs: Types, ctx: InferContext) -> tuple[TensorType, ...]:
         x = type_of(inputs, 0)
-        channels = dims.exact_div(x.shape[1], dims.product(self.block)) if x.rank == 3 else None
-        if channels is None:
-            raise ShapeError(f"Col2Im: {x} does not hold columns of blocks {list(self.block)}")
+        taps = math.prod(self.block)
+        rows = x.shape[1] if x.rank == 3 else None
+        if rows is None or taps < 1 or (isinstance(rows, int) and rows % taps):
+            raise ShapeError(
+                f"Col2Im: {x} does not hold columns of blocks {list(self.block)}; give it "
+                f"[N, C * {taps}, blocks]"
+            )
+        ctx.unify(dims.mod(rows, taps), 0, f"Col2Im rows that blocks of {taps} leave over")
+        channels = dims.floordiv(rows, taps)
         ctx.unify(x.shape[2], dims.product(self._counts()), "Col2Im blocks")
         return (TensorType(x.dtype, (x.shape[0], channels, *self.image)),)
 

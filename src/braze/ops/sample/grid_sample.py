@@ -45,11 +45,13 @@ class GridSample(Op):
         x, grid = type_of(inputs, 0), type_of(inputs, 1)
         require_float(x.dtype, "GridSample")
         require_float(grid.dtype, "GridSample")
-        if x.rank != grid.rank or x.rank < 3 or grid.shape[-1] != x.rank - 2:
+        fits = x.rank == grid.rank and x.rank >= 3
+        if not fits or (isinstance(grid.shape[-1], int) and grid.shape[-1] != x.rank - 2):
             raise ShapeError(
-                f"GridSample: grid {list(grid.shape)} does not fit data of rank {x.rank}; its last "
-                f"axis needs {x.rank - 2} coordinates"
+                f"GridSample: grid {list(grid.shape)} does not fit data of rank {x.rank}; give "
+                f"it the same rank of 3 or more, and {x.rank - 2} coordinates on its last axis"
             )
+        ctx.unify(grid.shape[-1], x.rank - 2, "GridSample coordinates on the last axis of the grid")
         batch = ctx.unify(x.shape[0], grid.shape[0], "GridSample batch")
         return (TensorType(x.dtype, (batch, x.shape[1], *grid.shape[1:-1])),)
 

@@ -20,6 +20,7 @@ from braze.ops.base import Array, InferContext, OnnxNode, Op
 from braze.ops.index.gather import Gather, require_index_type
 from braze.ops.lowering import Lowering, Nest
 from braze.ops.move.concat_split import Concat
+from braze.ops.move.shape import reshape
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.compare import Compare, Where
 from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
@@ -263,18 +264,28 @@ def import_roi_align(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         rule == "half_pixel",
     )
     inputs = [n.need(k) for k in range(3)]
+    inputs[1] = rois = _regions(n, g, inputs[1])
     if op.samples < 1:
-        counts, reach = _points_of_size(n, g, op)
+        counts, reach = _points_of_size(n, g, op, rois)
         op, inputs = replace(op, reach=reach), [*inputs, counts]
     return (g.add1(op, *inputs),)
 
 
-def _points_of_size(n: OnnxNode, g: GraphBuilder, op: RoiAlign) -> tuple[Value, tuple[Dim, Dim]]:
+def _regions(n: OnnxNode, g: GraphBuilder, rois: Value) -> Value:
+    """The regions [R, 4]; where only the run knows how many numbers one has, it checks that."""
+    if len(rois.shape) != 2 or (isinstance(rois.shape[1], int) and rois.shape[1] != 4):
+        raise n.invalid(
+            f"its regions have shape {list(rois.shape)}, not [regions, 4]; give 4 numbers of each"
+        )
+    g.unify(rois.shape[1], 4, f"node {n.name!r} (RoiAlign): numbers of each region")
+    return reshape(g, rois, (rois.shape[0], 4))
+
+
+def _points_of_size(
+    n: OnnxNode, g: GraphBuilder, op: RoiAlign, rois: Value
+) -> tuple[Value, tuple[Dim, Dim]]:
     """The points [R, 2] in a bin of each region on y and x, and how many of one are looked at."""
-    rois = n.need(1)
     wide = compute_type(rois.dtype)
-    if len(rois.shape) != 2 or rois.shape[1] != 4:
-        raise n.invalid(f"its regions have shape {list(rois.shape)}, not [regions, 4]")
     if len(n.need(0).shape) != 4:
         raise n.invalid(f"its images have shape {list(n.need(0).shape)}, not [N, C, H, W]")
 
