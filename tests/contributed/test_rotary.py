@@ -52,7 +52,8 @@ def test_rotary(
         ((2, 3, 16), 4, {"scale": 2.0}, "a scale other than 1"),
         ((2, 3, 16), 4, {"is_packed_batching": 1}, "without padding"),
         ((2, 3, 16), 2, {"rotary_embedding_dim": 4}, "needs num_heads"),
-        ((2, 2, 3, 6), 4, {}, "turn no heads of size 6"),
+        ((2, 2, 3, 6), 4, {}, "columns of cos_cache 'x2', one a pair, must be 3, not 4"),
+        ((2, 2, 3, 8), 3, {}, "columns of cos_cache 'x2', one a pair, must be 4, not 3"),
     ],
 )
 def test_what_does_not_fit_is_refused(

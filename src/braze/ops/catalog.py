@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from braze.ops.base import Importer
+from braze.ir.builder import GraphBuilder
+from braze.ops.base import Importer, OnnxNode
 from braze.ops.contributed import activations as contributed_activations
 from braze.ops.contributed import (
     decoding,
@@ -39,7 +40,7 @@ from braze.ops.random import random_import
 from braze.ops.recurrent.recurrent_import import recurrent_importer
 from braze.ops.reduce import reduce_import, scan, softmax
 from braze.ops.sample import crop_resize, grid_sample, resize_import, roi_align
-from braze.ops.writing import assertion
+from braze.ops.writing import assertion, functions
 
 # ops that are not imported: what to do instead
 _LOOP_OUTSIDE: Final = "run its decoder once a token, and choose the token outside"
@@ -70,6 +71,13 @@ REMEDIES: Final[Mapping[tuple[str, str], str]] = {
     ("com.microsoft", "PackedMultiHeadAttention"): (
         "export MultiHeadAttention, of batches with padding"
     ),
+}
+
+# what is asked of nodes that become the function body of their op
+CHECKS: Final[Mapping[tuple[str, str], Callable[[OnnxNode, GraphBuilder], None]]] = {
+    ("", "NegativeLogLikelihoodLoss"): functions.check_loss_weight,
+    ("", "SoftmaxCrossEntropyLoss"): functions.check_loss_weight,
+    ("", "RotaryEmbedding"): functions.check_rotary_tables,
 }
 
 _ML: Final = "ai.onnx.ml"

@@ -32,7 +32,7 @@ from braze.frontend.onnx.sources import Origin, Sources
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import Value
 from braze.ops.base import ContentNeededError, Importer, OnnxNode
-from braze.ops.catalog import REMEDIES
+from braze.ops.catalog import CHECKS, REMEDIES
 
 MIN_OPSET = 1
 MAX_OPSET = 28
@@ -177,6 +177,10 @@ class NodeImporter:
         function = self._function(node)
         if function is None:
             function = find_function(node, opsets, [None if v is None else v.type for v in values])
+            check = CHECKS.get((node.domain, node.op_type))
+            if function is not None and check is not None:
+                self.builder.origins = (node.name,)
+                check(_decoded(node, opset, values), self.builder)
         if function is None:
             raise refusal or self._no_op(node, opset)
         before = len(self.findings)
@@ -189,15 +193,7 @@ class NodeImporter:
     def _call_importer(
         self, node: NodeRecord, opset: int, values: list[Value | None], scope: Scope
     ) -> Sequence[Bound]:
-        decoded = OnnxNode(
-            op_type=node.op_type,
-            domain=node.domain,
-            name=node.name,
-            opset=opset,
-            inputs=tuple(values),
-            attributes=node.attributes,
-            num_outputs=len(node.outputs),
-        )
+        decoded = _decoded(node, opset, values)
         builder = self.builder
         first = len(builder.nodes)
         builder.origins, builder.tensors = (node.name,), tuple(filter(None, node.outputs))
@@ -335,6 +331,18 @@ class NodeImporter:
                 cause=None if isinstance(error, BrazeError) else error,
             )
         )
+
+
+def _decoded(node: NodeRecord, opset: int, values: Sequence[Value | None]) -> OnnxNode:
+    return OnnxNode(
+        op_type=node.op_type,
+        domain=node.domain,
+        name=node.name,
+        opset=opset,
+        inputs=tuple(values),
+        attributes=node.attributes,
+        num_outputs=len(node.outputs),
+    )
 
 
 def _unreadable(node: NodeRecord) -> list[Bound] | None:

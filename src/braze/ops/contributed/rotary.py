@@ -23,6 +23,7 @@ from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.constant import Range
 from braze.ops.pointwise.elementwise import Binary
 from braze.ops.writing.arguments import Types, array_of, type_of
+from braze.ops.writing.functions import check_rotary_tables
 from braze.ops.writing.precision import narrow, require_float, same_dtype, widen, widened
 
 
@@ -111,6 +112,7 @@ def import_rotary_embedding(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     rank, shape = len(x.shape), x.shape
     if rank not in (3, 4) or len(cos.shape) != 2:
         raise n.invalid(f"input has rank {rank}, cos_cache rank {len(cos.shape)}; need 3 or 4, 2")
+    check_rotary_tables(n, g)
     if rank == 3:
         x = _split_heads(n, g, x, cos)
     positions = positions_from(g, ids, x.shape[2 if rank == 4 else 1])
