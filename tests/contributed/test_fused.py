@@ -146,7 +146,7 @@ def test_grid_sample(mode: str, padding: str, align: int) -> None:
         ("FusedConv", [numbers(1, 2, 4, 4), numbers(2, 2, 3, 3)], {"activation": "Gelu"}, "'Gelu'"),
         ("FusedMatMul", [numbers(3, 4), numbers(5, 4)], {}, "sizes 4 and 5"),
         ("BiasSplitGelu", [numbers(2, 3, 5), numbers(5)], {}, "must be fixed and even"),
-        ("BiasAdd", [numbers(2, 3, 5), numbers(4), numbers(2, 3, 5)], {}, "sizes 5 and 4"),
+        ("BiasAdd", [numbers(2, 3, 5), numbers(4), numbers(2, 3, 5)], {}, "vector of 5"),
         ("NhwcConv", [numbers(1, 4, 4, 3), numbers(2, 2, 3, 5)], {}, "needs 2 input channels"),
         ("FusedGemm", [numbers(3, 4), numbers(4, 5)], {"activation": "Erf"}, "'Erf' is not one"),
     ],

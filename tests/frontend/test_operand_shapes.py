@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import braze
-from braze.core.errors import ShapeError
+from braze.core.errors import BrazeError, ShapeError
 from braze.frontend.onnx.importer import import_model
 from tests.frontend.onnx_models import info, model, node, tensor
 
@@ -146,3 +146,54 @@ def test_a_bias_in_a_branch(size: int) -> None:
         return
     with pytest.raises(ShapeError, match=r"either/here' .Conv.: bias 'b' and the filters"):
         engine(feeds)
+
+
+# ---- other vectors ---------------------------------------------------------------------------
+
+WIDE = np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 8
+SQUARE = WIDE.reshape(2, 3, 2, 2)
+VECTORS: list[tuple[str, dict[str, Array], str, dict[str, Any], int]] = [
+    ("BiasGelu", {"x": WIDE}, "x b", {}, 4),
+    ("FastGelu", {"x": WIDE}, "x b", {}, 4),
+    ("BiasAdd", {"x": WIDE}, "x b x", {}, 4),
+    ("BiasSplitGelu", {"x": WIDE}, "x b", {}, 4),
+    ("SkipLayerNormalization", {"x": WIDE, "g": WIDE[0, 0]}, "x x g g b", {}, 4),
+    ("SkipLayerNormalization", {"x": WIDE}, "x x b", {}, 4),
+    ("SkipSimplifiedLayerNormalization", {"x": WIDE, "g": WIDE[0, 0]}, "x x g b", {}, 4),
+    (
+        "SkipGroupNorm",
+        {"x": SQUARE, "g": WIDE[0, 0, :2]},
+        "x g g x b",
+        {"groups": 1, "activation": 0},
+        2,
+    ),
+]
+
+
+@pytest.mark.parametrize(("op", "given", "names", "attributes", "count"), VECTORS)
+def test_vectors_of_ops_of_onnx_runtime(
+    op: str, given: dict[str, Array], names: str, attributes: dict[str, Any], count: int
+) -> None:
+    def proto(shape: tuple[int, ...]) -> onnx.ModelProto:
+        constants = {"b": np.ones(shape, np.float32)}
+        return one(op, given, constants, names, domain="com.microsoft", **attributes)
+
+    assert run(proto((count,)), **given).shape[:-1] == given["x"].shape[:-1]
+    for bad in ((), (1,), (3,), (1, count), (count, 1, 1), (1, 1, 1, 1, count)):
+        text = refusal(proto(bad))
+        assert f"node 'here' ({op}): " in text
+        assert f"'b' has shape {list(bad)} but must be a vector of {count} elements" in text
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (3, 1), (1, 4), (2, 1, 4)])
+def test_a_residual_has_the_last_axes_of_the_input(shape: tuple[int, ...]) -> None:
+    def proto(skip: Array) -> onnx.ModelProto:
+        given = {"x": WIDE, "s": skip}
+        return one(
+            "SkipLayerNormalization", given, {"g": WIDE[0, 0]}, "x s g", domain="com.microsoft"
+        )
+
+    for skip in (WIDE, WIDE[:1], WIDE[0]):
+        assert run(proto(skip), x=WIDE, s=skip).shape == WIDE.shape
+    with pytest.raises(BrazeError, match=r"'here' .SkipLayerNormalization.*skip"):
+        import_model(proto(np.ones(shape, np.float32)))

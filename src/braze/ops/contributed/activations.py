@@ -9,6 +9,7 @@ from braze.ops.pointwise.activation import Gelu, Silu
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary
 from braze.ops.writing.precision import compute_type, require_float, same_dtype
+from braze.ops.writing.vector import check_vector
 
 
 def add_wide(g: GraphBuilder, x: Value, y: Value) -> Value:
@@ -25,8 +26,8 @@ def gelu_importer(approximate: str) -> Importer:
         require_float(x.dtype, n.op_type)
         if bias is None:
             return (g.add1(Gelu(approximate), x),)
-        if len(bias.shape) != 1:
-            raise n.invalid(f"the bias has rank {len(bias.shape)}, but must be a vector")
+        count = x.shape[-1] if x.shape else 1
+        check_vector(n, g, bias, count, "elements on the last axis")
         return (cast_to(g, g.add1(Gelu(approximate), add_wide(g, x, bias)), x.dtype),)
 
     return import_gelu

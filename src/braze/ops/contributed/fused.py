@@ -19,6 +19,7 @@ from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
 from braze.ops.product.conv import import_conv
 from braze.ops.product.matmul import MatMul, import_gemm
 from braze.ops.writing.precision import compute_type, require_float
+from braze.ops.writing.vector import check_vector
 
 # activation -> (its op of the parameters, their defaults)
 _ACTIVATIONS: Final[Mapping[str, tuple[Callable[..., Op], tuple[float | None, ...]]]] = {
@@ -141,6 +142,7 @@ def import_fused_matmul(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
 def import_bias_add(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     """BiasAdd: X + bias + skip, rounded once."""
     x = n.need(0)
+    check_vector(n, g, n.need(1), x.shape[-1] if x.shape else 1, "elements on the last axis")
     wide = add_wide(g, x, n.need(1))
     total = g.add1(Binary("add"), wide, cast_to(g, n.need(2), wide.dtype))
     return (cast_to(g, total, x.dtype),)
@@ -153,6 +155,7 @@ def import_bias_split_gelu(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     size, last = x.shape[-1], len(x.shape) - 1
     if not isinstance(size, int) or size % 2:
         raise n.unsupported(f"the last axis has size {size}; it must be fixed and even")
+    check_vector(n, g, n.need(1), size, "elements on the last axis")
     h = add_wide(g, x, n.need(1))
     left, right = (slice_axis(g, h, last, at, size // 2) for at in (0, size // 2))
     y = g.add1(Binary("mul"), left, g.add1(a.Gelu("none"), right))

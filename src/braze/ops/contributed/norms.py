@@ -19,6 +19,7 @@ from braze.ops.pointwise.elementwise import Binary, Unary, constant_like
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.writing.arguments import at_least, normalize_axis
 from braze.ops.writing.precision import compute_type, require_float
+from braze.ops.writing.vector import check_vector
 
 
 def _inverse_deviation(g: GraphBuilder, x: Value, axes: tuple[int, ...], epsilon: float) -> Value:
@@ -47,9 +48,17 @@ def _residual(n: OnnxNode, g: GraphBuilder, bias: Value | None) -> Value:
     x, skip = n.need(0), n.need(1)
     require_float(x.dtype, n.op_type)
     wide = compute_type(x.dtype)
+    if not 2 <= len(skip.shape) <= len(x.shape):
+        raise n.invalid(
+            f"skip has rank {len(skip.shape)} and input {len(x.shape)}; give skip the shape of "
+            "input, or of one of its batches"
+        )
+    for a, b in zip(x.shape[-2:], skip.shape[-2:], strict=True):
+        g.unify(a, b, f"node {n.name!r} ({n.op_type}): the last axes of input and skip")
+    if bias is not None:
+        check_vector(n, g, bias, x.shape[-1], "elements on the last axis")
+    check_vector(n, g, n.need(2), x.shape[-1], "elements on the last axis", "gamma")
     total = g.add1(Binary("add"), cast_to(g, x, wide), cast_to(g, skip, wide))
-    if len(total.shape) != len(x.shape):
-        raise n.invalid(f"skip has rank {len(skip.shape)} but input only {len(x.shape)}")
     return total if bias is None else g.add1(Binary("add"), total, cast_to(g, bias, wide))
 
 
@@ -133,6 +142,7 @@ def import_skip_group_norm(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         skip = reshape(g, skip, (batch, channels, 1, 1) if first else (batch, 1, 1, channels))
     total = g.add1(Binary("add"), cast_to(g, x, wide), cast_to(g, skip, wide))
     if bias is not None:
+        check_vector(n, g, bias, x.shape[1 if first else -1], "channels")
         if first:
             bias = reshape(g, bias, (*bias.shape, 1, 1))
         total = g.add1(Binary("add"), total, cast_to(g, bias, wide))

@@ -33,6 +33,7 @@ from braze.ops.pool.window import (
 from braze.ops.writing.arguments import Types, array_of, tensor_specs, type_of
 from braze.ops.writing.layout import LayoutOp
 from braze.ops.writing.precision import compute_type, narrow, require_float, same_dtype, widen
+from braze.ops.writing.vector import check_vector
 
 
 @dataclass(frozen=True)
@@ -149,28 +150,11 @@ def convolve(x: Array, w: Array, window: Window, groups: int) -> Array:
     return y.reshape(batch, filters, *out)
 
 
-def check_bias(
-    n: OnnxNode, g: GraphBuilder, bias: Value, count: Dim, what: str = "filters"
-) -> None:
-    """Raise ShapeError, now or in the run, for a bias that is no vector of all `count` filters.
-
-    As an Add it would broadcast, and what has more axes would give a result of another rank.
-    """
-    where = f"node {n.name!r} ({n.op_type}): bias {bias.name!r}"
-    size = bias.shape[0] if len(bias.shape) == 1 else None
-    if size is None or (isinstance(size, int) and size != count):
-        raise ShapeError(
-            f"{where} has shape {list(bias.shape)} but must be a vector of {count} elements, as "
-            f"many as there are {what}; correct the bias"
-        )
-    g.unify(size, count, f"{where} and the {what}")
-
-
 def add_bias(n: OnnxNode, g: GraphBuilder, y: Value, bias: Value | None) -> Value:
     """y + bias per channel (NCHW); a constant bias is stored in its broadcast shape."""
     if bias is None:
         return y
-    check_bias(n, g, bias, y.shape[1])
+    check_vector(n, g, bias, y.shape[1], "filters")
     shape = (y.shape[1], *(1,) * (len(y.shape) - 2))
     content = g.array(bias)
     if content is not None:

@@ -10,12 +10,12 @@ from braze.ops.base import OnnxNode
 from braze.ops.move.shape import reshape, transpose
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary, constant_like
-from braze.ops.product.conv import check_bias
 from braze.ops.quant.contributed import scalar, scalar_zero
 from braze.ops.quant.integer import IntegerMatMul, Requantize
 from braze.ops.quant.integer_import import integer_product, of_columns, zero_of_columns
 from braze.ops.quant.linear_import import dynamic_quantize
 from braze.ops.writing.broadcast import broadcast_to
+from braze.ops.writing.vector import check_vector
 
 
 def import_matmul_integer_to_float(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
@@ -43,7 +43,7 @@ def _real(n: OnnxNode, g: GraphBuilder, total: Value, scale: Value, bias: int) -
     y = g.add1(Binary("mul"), cast_to(g, total, F32), scale)
     added = n.input(bias)
     if added is not None:
-        check_bias(n, g, added, total.shape[-1], "columns")
+        check_vector(n, g, added, total.shape[-1], "columns")
         y = g.add1(Binary("add"), y, cast_to(g, added, F32))
     to = n.need(2).dtype if n.op_type == "MatMulIntegerToFloat" else F32
     return cast_to(g, y, to)

@@ -11,11 +11,12 @@ from braze.ops.move.shape import reshape, transpose
 from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.elementwise import Binary
 from braze.ops.pool.window import Window, import_window
-from braze.ops.product.conv import check_bias, checked_kernel, pad_explicitly
+from braze.ops.product.conv import checked_kernel, pad_explicitly
 from braze.ops.quant.integer import IntegerConv, IntegerMatMul, Requantize
 from braze.ops.quant.parameters import is_known_zero, placed, zero_point
 from braze.ops.writing.axes import channels_first, inverse
 from braze.ops.writing.broadcast import broadcast_to
+from braze.ops.writing.vector import check_vector
 
 
 def import_matmul_integer(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
@@ -117,7 +118,7 @@ def import_qlinear_conv(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
         x = transpose(g, x, channels_first(rank))
     total = _integer_conv(n, g, x, w, (2, 5))
     if bias is not None:
-        check_bias(n, g, bias, total.shape[1])
+        check_vector(n, g, bias, total.shape[1], "filters")
         spread = reshape(g, bias, (total.shape[1], *(1,) * (rank - 2)))
         total = g.add1(Binary("add"), total, spread)
     x_scale = placed(n, g, n.need(1), x, 1, 0)

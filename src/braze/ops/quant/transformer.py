@@ -24,7 +24,6 @@ from braze.ops.pointwise.cast import cast_to
 from braze.ops.pointwise.compare import Compare, Where
 from braze.ops.pointwise.elementwise import Binary, constant_like
 from braze.ops.product.attention import CausalMask
-from braze.ops.product.conv import check_bias
 from braze.ops.product.matmul import MatMul
 from braze.ops.quant.contributed import scalar, scalar_zero
 from braze.ops.quant.integer import IntegerMatMul
@@ -32,6 +31,7 @@ from braze.ops.quant.integer_import import of_columns, zero_of_columns
 from braze.ops.quant.linear import Dequantize
 from braze.ops.reduce.reduce import Reduce
 from braze.ops.reduce.softmax import Softmax
+from braze.ops.writing.vector import check_vector
 
 
 def import_qattention(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
@@ -77,7 +77,7 @@ def _projected(n: OnnxNode, g: GraphBuilder) -> Value:
     weight_zero = zero_of_columns(n, g, 7, w)
     total = g.add1(IntegerMatMul(), n.need(0), w, scalar_zero(n, g, 6), weight_zero)
     scale = of_columns(n, g, 4, w)
-    check_bias(n, g, n.need(2), total.shape[-1], "columns")
+    check_vector(n, g, n.need(2), total.shape[-1], "columns")
     both = g.add1(Binary("mul"), cast_to(g, scalar(g, n.need(3)), F32), cast_to(g, scale, F32))
     y = g.add1(Binary("mul"), cast_to(g, total, F32), both)
     return g.add1(Binary("add"), y, cast_to(g, n.need(2), F32))

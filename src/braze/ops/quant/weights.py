@@ -22,6 +22,7 @@ from braze.ops.quant.coded import bytes_as_codes
 from braze.ops.quant.linear import Dequantize, RepeatBlocks
 from braze.ops.quant.parameters import held
 from braze.ops.writing.arguments import normalize_axis
+from braze.ops.writing.vector import check_vector
 
 
 def unpacked(data: Array, bits: int, count: int) -> Array:
@@ -61,6 +62,7 @@ def import_matmul_nbits(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
     weight = _blockwise(n, g, codes, bits, block)
     wide = g.add1(MatMul(), cast_to(g, a, F32), transpose(g, weight, (1, 0)))
     if n.input(5) is not None:
+        check_vector(n, g, n.need(5), wide.shape[-1], "columns")
         wide = g.add1(Binary("add"), wide, cast_to(g, n.need(5), F32))
     return (cast_to(g, wide, a.dtype),)
 
