@@ -72,3 +72,13 @@ def test_scale_and_bias_of_open_size() -> None:
 def test_known_channels_that_do_not_divide(dynamic: str) -> None:
     with pytest.raises(ShapeError, match=r"'here'.*7 channels do not divide into 3 groups"):
         import_model(group_norm(7, 21, False, dynamic))
+
+
+def test_instances_are_groups_of_one_channel() -> None:
+    vectors = {k: R.standard_normal(6).astype(np.float32) for k in "sb"}
+    proto = one("InstanceNormalization", {"x": X}, vectors, "x s b", dynamic="x")
+    fixed = one("InstanceNormalization", {"x": X}, vectors, "x s b")
+    engine, known = (braze.build(p, target="reference") for p in (proto, fixed))
+    np.testing.assert_allclose(engine({"x": X})["y"], known({"x": X})["y"], 1e-5, 1e-6)
+    with pytest.raises(ShapeError, match="'here', InstanceNorm scale"):
+        engine({"x": np.resize(X, (2, 5, 3, 4))})

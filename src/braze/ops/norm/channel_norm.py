@@ -97,7 +97,8 @@ def _infer(
             raise ShapeError(f"{name}: {what} has rank {t.rank}; it must be a vector")
         size = ctx.unify(t.shape[0], groups if per_group else channels, f"{name} {what}")
         channels = channels if per_group else size
-    _check_groups(name, channels, groups, ctx)
+    if groups != x.shape[channel_axis(layout, x.rank)]:  # else a channel is a group
+        _check_groups(name, channels, groups, ctx)
     return x
 
 
