@@ -50,6 +50,19 @@ def test_an_engine_is_tuned_in_place(
     np.testing.assert_allclose(braze.load(path)({"x": x})["y"], want, rtol=1e-5, atol=1e-6)
 
 
+def test_a_model_with_inputs_of_other_ranks_is_another(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = built(model, tmp_path / "a.engine", optimization_level=0)
+    before = path.read_bytes()
+    node = onnx.helper.make_node("Relu", ["x"], ["y"])
+    flat = small_models.model([node], {"x": (onnx.TensorProto.FLOAT, ["n"])}, ["y"])
+    onnx.save(flat, tmp_path / "flat.onnx")
+    assert main(["tune", str(path), f"--onnx={tmp_path / 'flat.onnx'}"]) == 2
+    assert "give the model that the engine was built from" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
 def test_open_sizes_and_a_level_of_its_own(model: Path, tmp_path: Path) -> None:
     path = built(model, tmp_path / "a.engine", optimization_level=0)
     out = tmp_path / "b.engine"

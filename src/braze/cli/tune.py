@@ -114,4 +114,4 @@ def _values(plan: Plan, shapes: Mapping[str, Shape]) -> dict[str, Any]:
 
 
 def _tensors(bindings: Sequence[Binding]) -> str:
-    return ", ".join(f"{b.name} {b.dtype}" for b in bindings)
+    return ", ".join(f"{b.name} {b.dtype} of rank {len(b.shape)}" for b in bindings)
