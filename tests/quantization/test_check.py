@@ -100,7 +100,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     onnx.save(n.model([1, 8, 4, 4], [1, 8, 4, 4]), path)
     assert main(["check", str(path), "--quantization"]) == 0
     out = capsys.readouterr().out
-    assert "1 place(s) where Q/DQ nodes are in the way" in out and "move the Q/DQ behind" in out
+    assert "1 place where Q/DQ nodes are in the way" in out and "move the Q/DQ behind" in out
     onnx.save(NETWORKS["layers"][0](), path)
     assert main(["check", str(path), "--quantization", "--shapes=x:1x5x24"]) == 0
     assert "no Q/DQ nodes" in capsys.readouterr().out

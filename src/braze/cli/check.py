@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     if problems:
         print(section("What does not run"))
         print("\n".join(f"- {p}" for p in problems))
-        print(f"\nThis model cannot be built: {len(problems)} problem(s)")
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        print(f"\nThis model cannot be built: {count}")
         return 1
     if args.quantization:
         print("\n".join([section("Quantization"), *quantization_lines(args.model)]))
@@ -75,8 +76,10 @@ def quantization_lines(path: str) -> list[str]:
     if not any(n.op_type == "DequantizeLinear" for n in model.graph.node):
         return ["The model has no Q/DQ nodes"]
     warnings = check_quantization(model)
-    count = f"{len(warnings)} place(s) where Q/DQ nodes are in the way"
-    return [*(f"- {w}" for w in warnings), count if warnings else "Q/DQ nodes are in nobody's way"]
+    if not warnings:
+        return ["Q/DQ nodes are in nobody's way"]
+    count = "1 place" if len(warnings) == 1 else f"{len(warnings)} places"
+    return [*(f"- {w}" for w in warnings), f"{count} where Q/DQ nodes are in the way"]
 
 
 def kernel_lines(args: argparse.Namespace) -> list[str]:

@@ -154,7 +154,7 @@ def check_model(
 ) -> tuple[Finding, ...]:
     """One Finding a live node, supported or not; sizes that `shapes` leaves out stay symbolic.
 
-    When the rank of an input is missing, a last finding tells which.
+    When the ranks of inputs are missing, a last finding tells which, in place of one for each.
     """
     record = override_initializers(load_model(model), shapes, values)
     resolved = resolve_shapes(record.runtime_inputs, shapes, values, require=False)
@@ -163,6 +163,8 @@ def check_model(
         given = Given(record, shapes, None, values or {}, importers)
         findings = with_remedies(findings, resolved, given.attempt)
     if resolved.missing and any(i.name not in resolved.types for i in record.runtime_inputs):
+        ranks = [_without_rank(i.name) for i in record.runtime_inputs]
+        findings = [f for f in findings if f not in ranks]
         findings.append(_profile_finding(resolved.missing))
     return tuple(findings)
 
@@ -247,6 +249,10 @@ def _below_a_byte(kind: str, name: str, dtype: DType) -> Finding:
     )
 
 
+def _without_rank(name: str) -> Finding:
+    return _input_finding(f"graph input {name!r} has no declared rank")
+
+
 def _bind_inputs(
     inputs: Sequence[ValueRecord],
     resolved: ImportShapes,
@@ -259,7 +265,10 @@ def _bind_inputs(
         if isinstance(declared.dtype, Unreadable) or declared.dtype is None:
             why = declared.dtype.why if declared.dtype is not None else "no element type"
             findings.append(
-                _input_finding(f"graph input {name!r} has {why}, which braze does not run")
+                _input_finding(
+                    f"graph input {name!r} has {why}, which braze does not run; cut off what reads "
+                    "it, or feed numbers instead"
+                )
             )
             scope.bind(name, Poison(computed=True))
             continue
@@ -268,7 +277,7 @@ def _bind_inputs(
             scope.bind(name, Poison(computed=True))
             continue
         if name not in resolved.types:
-            findings.append(_input_finding(f"graph input {name!r} has no declared rank"))
+            findings.append(_without_rank(name))
             scope.bind(name, Poison(computed=True))
             continue
         type_ = resolved.types[name]
