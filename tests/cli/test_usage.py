@@ -121,6 +121,42 @@ def test_a_folder_is_no_model(name: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "directory" in said(capsys)
 
 
+def test_what_a_new_user_may_try(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = net.with_suffix(".engine")
+    assert main(["build", str(net), STATIC, "--builderOptimizationLevel=0"]) == 0
+    assert main(["build", str(engine)]) == 1  # in place of its model
+    assert "is an engine, not an ONNX model; load it" in said(capsys)
+    assert main(["exec", str(net)]) == 2
+    assert f"name a model --onnx={net}, an engine --loadEngine={net}" in said(capsys)
+    assert main(["biuld", str(net)]) == 2
+    assert "did you mean build" in said(capsys)
+    assert main(["shim"]) == 2
+    assert said(capsys).startswith("braze shim: give a Python script")
+    missing = net.with_name("no data")
+    output = net.with_name("q.onnx")
+    assert main(["quantize", str(net), f"--data={missing}", f"-o={output}"]) == 1
+    assert "no data does not exist; give a .npy" in said(capsys)
+    assert main(["build", str(net), "--shapes=x"]) == 2
+    assert "write the name of an input, a colon and" in said(capsys)
+
+
+def test_a_model_of_texts_and_one_without_ranks(
+    net: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = helper.make_node("Identity", ["x"], ["y"])
+    for kind, words in (
+        (TensorProto.STRING, "type STRING, which braze does not run; cut off what reads it"),
+        (TensorProto.FLOAT, "input 'x' has no declared rank: give their min, opt and max"),
+    ):
+        odd = model([node], {"x": (kind, ["n"])}, ["y"])
+        if kind == TensorProto.FLOAT:
+            odd.graph.input[0].type.tensor_type.ClearField("shape")
+        net.write_bytes(odd.SerializeToString())
+        assert main(["check", str(net)]) == 1
+        out = capsys.readouterr().out
+        assert words in out and out.endswith("This model cannot be built: 1 problem\n")
+
+
 def test_a_device_is_no_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "/dev/zero"]) == 1  # which would be read without an end
     assert "device" in said(capsys)

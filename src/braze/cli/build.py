@@ -25,10 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", "-v", action="store_true", help="tracebacks on errors")
 
 
+def _beside(model: Path) -> str:
+    """The engine file of a model; never the model itself, whatever it is called."""
+    if not model.name:
+        return "model.engine"
+    beside = model.with_suffix(".engine")
+    return str(beside if beside != model else model.with_name(f"{model.name}.engine"))
+
+
 def run(args: argparse.Namespace) -> int:
     """Build and save; prints what was built."""
     model = Path(args.model)
-    output = args.output or str(model.with_suffix(".engine") if model.name else "model.engine")
+    output = args.output or _beside(model)
     check_written([output], [args.model])
     start = time.perf_counter()
     with build_progress() as progress:

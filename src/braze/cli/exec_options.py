@@ -353,6 +353,11 @@ def _refuse(unknown: Sequence[str], given: Sequence[tuple[str, str]]) -> None:
             raise ConfigError(f"{name}: {REFUSED[name]}")
     if unknown:
         name = unknown[0].split("=", 1)[0]
+        if not name.startswith("-"):
+            raise ConfigError(
+                f"{unknown[0]!r} stands alone; name a model --onnx={name}, an engine "
+                f"--loadEngine={name}"
+            )
         near = nearest(name, [*_names(), *REFUSED])
         hint = f"did you mean {near}?" if near else "`braze exec --help` lists the options"
         raise ConfigError(f"unknown option {unknown[0]!r}; {hint}")

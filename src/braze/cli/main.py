@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import Final, NoReturn
@@ -64,7 +65,7 @@ def make_parser(name: str, module: ModuleType, program: str = "") -> argparse.Ar
     """The parser of one command. program: what it is called by, if not by `braze NAME`."""
     parser = _Parser(prog=program or f"braze {name}", description=module.HELP, allow_abbrev=False)
     module.add_arguments(parser)
-    parser.set_defaults(run=module.run, program=parser.prog)
+    parser.set_defaults(run=module.run, called=parser.prog)
     return parser
 
 
@@ -145,6 +146,10 @@ def _no_command(arguments: Sequence[str]) -> int:
         print(f"braze {braze.__version__}")
         return 0
     what = f"unknown command {arguments[0]!r}" if arguments else "no command given"
+    close = get_close_matches(arguments[0], COMMANDS, 1, 0.7) if arguments else []
+    if close:
+        print(f"braze: {what}; did you mean {close[0]} (see `braze --help`)", file=sys.stderr)
+        return USAGE
     print(f"braze: {what}; use one of {', '.join(COMMANDS)} (see `braze --help`)", file=sys.stderr)
     return USAGE
 
@@ -159,7 +164,7 @@ def _guarded(args: argparse.Namespace) -> int:
             raise  # standard output is full: files of ours are named
         if getattr(args, "verbose", False):
             traceback.print_exception(e)
-        print(f"{args.program}: {_told(e)}", file=sys.stderr)
+        print(f"{args.called}: {_told(e)}", file=sys.stderr)
         return USAGE if isinstance(e, ConfigError) else FAILED
 
 

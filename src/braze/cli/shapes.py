@@ -44,7 +44,10 @@ def parse_pairs(text: str | None, option: str, *, empty: bool = False) -> dict[s
     for item in () if text is None else split_list(text):
         name, colon, rest = item.rpartition(":")
         if not colon or not name or not (rest or empty):
-            raise ConfigError(f"{option}: {item!r} is not of the form name:value")
+            raise ConfigError(
+                f"{option}: {item!r} is not of the form name:value; write the name of an input, a "
+                "colon and what it is given"
+            )
         if name in out:
             raise ConfigError(f"{option}: {name!r} is given twice")
         out[name] = rest

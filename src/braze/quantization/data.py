@@ -109,7 +109,11 @@ def _of_path(path: Path, inputs: Sequence[Input]) -> Iterator[Any]:
     if path.is_file() and path.suffix in ARRAYS:
         return _of_file(path, inputs)
     if not path.is_dir():
-        raise FileError(f"calibration data: {path} is no folder and no .npy or .npz file")
+        what = "is no folder and no .npy or .npz file" if path.exists() else "does not exist"
+        raise FileError(
+            f"calibration data: {path} {what}; give a .npy or .npz file, or a folder of these or of"
+            " pictures"
+        )
     files = sorted(p for p in path.iterdir() if p.is_file())
     arrays = [p for p in files if p.suffix in ARRAYS]
     if arrays:
@@ -125,7 +129,8 @@ def _of_file(path: Path, inputs: Sequence[Input]) -> Iterator[Any]:
     try:
         held = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as e:
-        raise FileError(f"calibration data: {path} cannot be read as arrays ({e})") from e
+        where = f"calibration data: {path} cannot be read as arrays"
+        raise FileError(f"{where} ({e}); give others") from e
     if path.suffix == ".npz":
         with held:
             yield {name: held[name] for name in held.files}

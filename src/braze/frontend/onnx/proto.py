@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from braze.core.dtypes import BY_ONNX, DType
 from braze.core.errors import BrazeError, FileError, ModelError
 from braze.core.files import describe_os_error
+from braze.engine.schema import MAGIC
 from braze.frontend.onnx.records import (
     AttributeRef,
     DeclaredDim,
@@ -107,6 +108,11 @@ def _parse(data: bytes, where: str) -> onnx.ModelProto:
     except (DecodeError, ValueError) as e:
         if "alloc" in str(e):  # what protobuf says where memory runs out
             raise MemoryError(f"{where}: {e}") from e
+        if data.startswith(MAGIC):
+            raise ModelError(
+                f"{where} is an engine, not an ONNX model; load it, or give the model that it was "
+                "built from"
+            ) from e
         raise ModelError(
             f"{where} is not an ONNX model, or it is truncated ({e}); export it again"
         ) from e
