@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+import braze
 from tests.contributed.peer import compare, feeds_of, node_model, run_braze, run_peer
 from tests.pairs import pairwise
 
@@ -279,3 +281,30 @@ def test_gather_of_blocks(bits: int, zeros: bool, indices: Array) -> None:
     data = packed(q, bits)
     compare("GatherBlockQuantized", [data, indices, scales, zero], constant=(0, 2, 3), bits=bits,
             block_size=16, gather_axis=0, quantize_axis=1)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [TensorProto.UINT4, TensorProto.INT4])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_gather_of_blocks_of_a_type_of_four_bits(kind: int, zeros: bool) -> None:
+    """Without zero points its numbers are taken as they are; bytes that hold them are not."""
+    rng = np.random.default_rng(kind)
+    low = 0 if kind == TensorProto.UINT4 else -8
+    q, zero = rng.integers(low, low + 16, (6, 64)), rng.integers(low, low + 16, (6, 4))
+    scales = rng.uniform(0.01, 0.05, (6, 4)).astype(np.float32)
+    constants = [helper.make_tensor("q", kind, q.shape, q.ravel()),
+                 numpy_helper.from_array(scales, "s")]  # fmt: skip
+    constants += [helper.make_tensor("z", kind, zero.shape, zero.ravel())] * zeros
+    node = helper.make_node(
+        "GatherBlockQuantized", ["q", "i", *[c.name for c in constants[1:]]], ["y"],
+        domain="com.microsoft", block_size=16, gather_axis=0, quantize_axis=1,
+    )  # fmt: skip
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("i", TensorProto.INT64, [2])],
+        [onnx.ValueInfoProto(name="y")], constants,
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    m = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    want = ((q - np.repeat(zero, 16, 1) * zeros) * np.repeat(scales, 16, 1))[[4, 1]]
+    for target in ("cpu", "reference"):
+        y = braze.build(m, target=target)({"i": np.array([4, 1])})["y"]
+        np.testing.assert_allclose(y, want, rtol=1e-6)  # one rounding of float32

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import braze
-from braze.core.errors import UnsupportedOpError
+from braze.core.errors import ModelError, UnsupportedOpError
 from braze.engine.steps import If, Loop
 from braze.frontend.onnx.importer import import_model
 from braze.ir.graph import bodies_of
@@ -311,3 +311,18 @@ def test_a_loop_of_ten_thousand_steps_allocates_nothing() -> None:
 def test_what_is_not_there_yet_is_refused_by_name(text: str, what: str) -> None:
     with pytest.raises(UnsupportedOpError, match=what):
         import_model(model(text))
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("more", ["then", "else"])
+def test_branches_give_as_many_outputs(more: str, constant: bool) -> None:
+    """Also where the one that is taken is known, and where none reads what is too much."""
+    two, one = "=> (r, s) { r = Neg(x) s = Abs(x) }", "=> (q) { q = Neg(x) }"
+    first, second = (two, one) if more == "then" else (one, two)
+    given = "<bool c = {1}>" if constant else ""
+    text = (
+        f"g (float[2] x{'' if constant else ', bool c'}) => (float[2] y) {given} "
+        f"{{ y = If (c) <then_branch = a () {first}, else_branch = b () {second}> }}"
+    )
+    with pytest.raises(ModelError, match=r"If.*its branches have [12] and [12]"):
+        import_model(model(text, checked=False))

@@ -140,3 +140,24 @@ def test_what_a_loop_appends_in_iterations_of_the_run_is_stacked() -> None:
 def test_sequences_of_the_run_that_do_more_are_refused(body: str, after: str, why: str) -> None:
     with pytest.raises(UnsupportedOpError, match=why):
         import_model(appending(body, after, "int64 y"))
+
+
+def test_parts_of_an_axis_of_open_size() -> None:
+    """Sizes that a constant lists say how long it is: the run checks that."""
+    m = model("""
+m (float[N, 3] x) => (float[A, 3] y, int64 n) <int64[2] sizes = {1, 2}, int64 one = {1}> {
+  s = SplitToSequence <axis = 0> (x, sizes)
+  y = SequenceAt(s, one)
+  n = SequenceLength(s)
+}""")
+    x = np.arange(9, dtype=np.float32).reshape(3, 3)
+    for engine in check(m, {"x": x}, want=lambda x: {"y": x[1:], "n": np.array(2)}):
+        with pytest.raises(BrazeError, match=r"SplitToSequence.*parts of \[1, 2\].*but they are 3"):
+            engine({"x": x[:2]})
+    whole = model("""
+m (float[N, 3] x) => (int64 n) <int64 size = {2}> {
+  s = SplitToSequence <axis = 0> (x, size)
+  n = SequenceLength(s)
+}""")
+    with pytest.raises(UnsupportedOpError, match="how many elements the sequence has depends on N"):
+        import_model(whole)

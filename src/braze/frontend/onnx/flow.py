@@ -28,11 +28,12 @@ def import_if(site: Site) -> Sequence[Bound] | None:
     """The branch that is taken where that is known, else both as bodies."""
     node, count = site.node, len(site.node.outputs)
     graphs = [site.graph(name) for name in BRANCHES]
-    for graph in graphs:
-        if len(graph.outputs) < count:
-            raise ModelError(
-                f"{node.where}: it has {count} outputs but its branch has {len(graph.outputs)}"
-            )
+    made_by = [len(graph.outputs) for graph in graphs]
+    if made_by[0] != made_by[1] or made_by[0] < count:
+        raise ModelError(
+            f"{node.where}: it has {count} outputs but its branches have {made_by[0]} and "
+            f"{made_by[1]}; correct the model"
+        )
     given = site.input(0)
     if given is None:
         raise ModelError(f"{node.where}: it has no condition")

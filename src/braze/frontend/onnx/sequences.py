@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from braze.core.dims import Dim
 from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
 from braze.frontend.onnx.bodies import FlowImporter, Site
@@ -112,13 +113,7 @@ def import_split(site: Site) -> Sequence[Bound]:
     if not -x.type.rank <= axis < x.type.rank:
         raise ModelError(f"{node.where}: axis {axis} is outside of a tensor of rank {x.type.rank}")
     axis %= x.type.rank
-    total = x.shape[axis]
-    if not isinstance(total, int):
-        raise UnsupportedOpError(
-            f"{node.where}: the sequence has an element for each of {total}, which is no fixed "
-            "number; make that size static"
-        )
-    sizes = _split_sizes(site, total)
+    sizes = _split_sizes(site, x.shape[axis])
     parts, start = [], 0
     for size in sizes:
         part = slice_axis(g, x, axis, start, size)
@@ -129,9 +124,18 @@ def import_split(site: Site) -> Sequence[Bound]:
     return [Listed(tuple(parts))]
 
 
-def _split_sizes(site: Site, total: int) -> list[int]:
+def _fixed(site: Site, total: Dim) -> int:
+    if isinstance(total, int):
+        return total
+    raise UnsupportedOpError(
+        f"{site.node.where}: how many elements the sequence has depends on {total}, which is no "
+        "fixed number; make that size static"
+    )
+
+
+def _split_sizes(site: Site, total: Dim) -> list[int]:
     if len(site.bound) < 2 or site.bound[1] is None:
-        return [1] * total
+        return [1] * _fixed(site, total)
     split = _tensor(site, 1)
     known = site.builder.sizes(split)
     if known is None or not all(isinstance(d, int) for d in known.flat):
@@ -144,8 +148,10 @@ def _split_sizes(site: Site, total: int) -> list[int]:
     if split.type.rank == 0:
         if sizes[0] <= 0:
             raise ModelError(f"{site.node.where}: parts of {sizes[0]} elements are no parts")
-        whole, rest = divmod(total, sizes[0])
+        whole, rest = divmod(_fixed(site, total), sizes[0])
         sizes = sizes * whole + ([rest] if rest else [])
+    if not isinstance(total, int):
+        total = site.builder.unify(sum(sizes), total, f"{site.node.where}: parts of {sizes}")
     if sum(sizes) != total or min(sizes, default=0) < 0:
         raise ModelError(f"{site.node.where}: parts of {sizes} do not make up {total}")
     return sizes

@@ -120,8 +120,13 @@ def _of_blocks(n: OnnxNode, g: GraphBuilder, index: int, rows: int, blocks: int)
 
 
 def import_gather_block_quantized(n: OnnxNode, g: GraphBuilder) -> tuple[Value, ...]:
-    """GatherBlockQuantized: picked slices of codes, scales and zero points, then dequantized."""
+    """GatherBlockQuantized: picked slices of codes, scales and zero points, then dequantized.
+
+    Without zero points, bytes (which hold codes of `bits`) are taken from the middle of their
+    range, and numbers of a type of 4 bits as they are.
+    """
     data, indices, scale, zero = n.need(0), n.need(1), n.need(2), n.input(3)
+    centred = zero is None and data.dtype is U8
     bits, block = int(n.attr("bits", 4)), int(n.attr("block_size", 128))
     if data.dtype is U8 and bits < 8:
         data = _unpacked_value(n, g, 0, bits)
@@ -130,7 +135,7 @@ def import_gather_block_quantized(n: OnnxNode, g: GraphBuilder) -> tuple[Value, 
         data, zero = held(n, g, data), None if zero is None else held(n, g, zero)
     if data.dtype.is_float:
         raise n.unsupported(f"data of {data.dtype}; use integers")
-    if zero is None and data.dtype is U8:
+    if centred:
         zero = g.constant(np.asarray(1 << (bits - 1), np.uint8))
     rank = len(data.shape)
     picked_axis = normalize_axis(int(n.attr("gather_axis", 0)), rank, n)
