@@ -231,6 +231,7 @@ LATER: Final[Mapping[str, Family]] = {
         "com.microsoft.FastGelu": c.fast_gelu, "com.microsoft.QuickGelu": c.quick_gelu,
         "com.microsoft.BiasAdd": f.bias_add, "com.microsoft.BiasSplitGelu": f.bias_split_gelu,
     }, takes="f", gives="f"),
+    "limits": Family("pointwise", {"limited twice": p.limited_twice}, takes="f", gives="f"),
     "recurrent": Family("anchor", {
         "RNN": r.recurrent("RNN"), "GRU": r.recurrent("GRU"), "LSTM": r.recurrent("LSTM"),
         "stacked": r.stacked,

@@ -253,6 +253,25 @@ def where(s: Sketch, x: Ref) -> Ref:
     return s.add1("Where", condition, *_swapped(s, x, operand(s, x)))
 
 
+def limited_twice(s: Sketch, x: Ref) -> Ref:
+    """A limit that NaN passes, and one by a comparison, which NaN may become, often of one number:
+    compilers take the two for the same."""
+    floating(s, x)
+    number = s.r.choice([0.0, 0.0, 0.5, -1.5])
+    limit = s.constant(x.dtype.name, (), values=[number])
+    other = limit if s.r.random() < 0.7 else s.constant(x.dtype.name, (), values=[number + 0.25])
+    ops = ["Max", "Min", "Where"] + ["Relu"] * (number == 0)
+    op = s.r.choice(ops)
+    if op == "Where":
+        y = s.add1("Where", s.add1("Less", x, limit), *_swapped(s, x, limit))
+    else:
+        y = s.add1(op, x) if op == "Relu" else s.add1(op, *_swapped(s, x, limit))
+    comparison = s.r.choice(["Less", "Greater", "LessOrEqual", "GreaterOrEqual"])
+    s.need(s.opset >= 12)
+    condition = s.add1(comparison, *_swapped(s, y, other))
+    return s.add1("Where", condition, *_swapped(s, y, other))
+
+
 def same_twice(s: Sketch, x: Ref) -> Ref:
     """One value as both operands."""
     s.need(x.dtype.name in NUMBERS)
