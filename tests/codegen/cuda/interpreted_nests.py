@@ -27,6 +27,7 @@ from tests.codegen.cuda.bytes import quantized
 from tests.codegen.cuda.families import reduces
 from tests.codegen.cuda.forms import check_form, every_value, form_kernel
 from tests.codegen.cuda.interpreter import run
+from tests.codegen.cuda.limits import DATA, KINDS, check_limits, twice
 from tests.codegen.cuda.pools import behind, drawn, picture, pool
 from tests.codegen.cuda.zeros import check_zeros, numbers, signed_zeros
 from tests.codegen.loops.kernels import Case, cases
@@ -104,6 +105,17 @@ def test_constants_keep_the_sign_of_zero(dtype: DType) -> None:
     (got,), status = run(nest_sources(kernel, 8, 1, 4), [numbers(dtype)], kernel.outputs, {})
     assert status == 0
     check_zeros(got)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, F64], ids=str)
+@pytest.mark.parametrize(("kind", "number"), KINDS)
+def test_the_outer_of_two_limits_is_that_of_no_number(
+    kind: str, number: float, dtype: DType
+) -> None:
+    kernel, data = twice(kind, number, dtype), np.array(DATA, dtype.numpy)
+    (got,), status = run(nest_sources(kernel, 8, 1, 4), [data], kernel.outputs, {})
+    assert status == 0
+    check_limits(got, kind, number)
 
 
 def test_pictures_are_spread() -> None:

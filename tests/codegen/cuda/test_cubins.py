@@ -21,6 +21,7 @@ from braze.engine.write import write_file
 from braze.fusion.kernel import AnchorKernel, CompiledKernel, GridLaunch
 from tests.codegen.anchors import harness
 from tests.codegen.cuda.families import families
+from tests.codegen.cuda.limits import KINDS, twice
 from tests.codegen.cuda.zeros import signed_zeros
 from tests.codegen.loops.kernels import cases
 from tests.meta import small_models
@@ -174,3 +175,14 @@ def test_constants_keep_the_sign_of_zero(dtype: DType) -> None:
     # -0 as an integer, or as one compiler writes it in hexadecimal, alone or as a float
     forms = rf"{-sign}\b|\b0[xfd]{sign:0{dtype.bits // 4}x}\b"
     assert re.search(forms, listing_of(source, 90))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+@pytest.mark.parametrize(("kind", "number"), KINDS[:-1])
+def test_the_outer_of_two_limits_is_kept(kind: str, number: float, dtype: DType) -> None:
+    """The compiler takes a comparison and a selection for the limit inside (expr/limits.py). The
+    least of a number and 0 stays a selection, as it is no -0."""
+    from braze.codegen.cuda.triton.cubin import listing_of
+
+    (source,) = nest_sources(twice(kind, number, dtype), 8, 1, 4)
+    assert re.search(rf"\b{kind}\.f{dtype.bits}\b", listing_of(source, 90))

@@ -120,8 +120,8 @@ def _number(e: Expr) -> float | None:
 def emit_requantized(a: Lanes, r: Requantized, x: Any) -> Any:
     """LLVM code of `r` for its value `x`."""
     low, high = (float(np.float32(limit * r.scale)) for limit in (r.least, r.most))
-    x = a.limited(">", x, a.const(x, low))  # NaN becomes the least
-    x = a.limited("<", x, a.const(x, high))
+    x = a.limited("max", x, a.const(x, low))  # NaN becomes the least
+    x = a.limited("min", x, a.const(x, high))
     parts = reciprocal(r.scale) if a.features.has_fma else None
     if parts is None:
         quotient = a.div(x, a.const(x, r.scale))

@@ -25,6 +25,7 @@ from braze.core.dtypes import BF16, BOOL, F16, DType
 from braze.core.dtypes import F64 as FLOAT64
 from braze.expr.decompose import FUNCTIONS
 from braze.expr.decompose_pairs import PAIRS
+from braze.expr.limits import limit
 from braze.expr.scalar import Expr
 
 V = Any  # an LLVM value
@@ -242,18 +243,8 @@ def _isinf(a: Lanes, e: Expr, x: V) -> V:
 
 
 def _select(a: Lanes, e: Expr, c: V, x: V, y: V) -> V:
-    condition, value, limit = e.args
-    if limit.op == "const" and limit.dtype.is_float and _orders(condition, limit.value):
-        if condition.args == (value, limit):
-            return a.limited("<", x, y)
-        if condition.args == (limit, value):
-            return a.limited(">", x, y)
-    return a.select(c, x, y)
-
-
-def _orders(condition: Expr, limit: float) -> bool:
-    """Whether it compares such that of equal numbers either may be taken, or the limit."""
-    return condition.op == "lt" or (condition.op == "le" and limit != 0)
+    kind = limit(e)
+    return a.select(c, x, y) if kind is None else a.limited(kind, x, y)
 
 
 def _cast(a: Lanes, e: Expr, x: V) -> V:

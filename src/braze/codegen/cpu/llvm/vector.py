@@ -222,13 +222,10 @@ class Lanes:
             return best
         return self.b.select(self.is_nan(x), x, best)
 
-    def limited(self, op: str, x: ir.Value, limit: ir.Value) -> ir.Value:
-        """x where it is above (op ">") or below (op "<") a number, else the number, for NaN too.
-
-        The same as a comparison and a selection, of which LLVM drops the outer one where `extreme`
-        of the same number is inside, although they differ for NaN (seen in LLVM 22).
-        """
-        return self.call("maxnum" if op == ">" else "minnum", *self.match(x, limit))
+    def limited(self, kind: str, x: ir.Value, number: ir.Value) -> ir.Value:
+        """x where it is above ("max") or below ("min") a number, else that, for NaN too; see
+        expr/limits.py for why this is no selection."""
+        return self.call(f"{kind}num", *self.match(x, number))
 
     # -- rounding -----------------------------------------------------------------------------
     def round_even(self, x: ir.Value) -> ir.Value:

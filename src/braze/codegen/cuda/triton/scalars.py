@@ -13,6 +13,7 @@ from braze.codegen.cuda.triton.source import Val
 from braze.core.dtypes import BF16, BOOL, F16, DType
 from braze.expr.decompose import DOUBLE, FUNCTIONS, SINGLE
 from braze.expr.decompose_pairs import PAIRS
+from braze.expr.limits import limit
 from braze.expr.scalar import Expr
 
 
@@ -207,6 +208,14 @@ def _integer_power(a: TritonArith, e: Expr, x: Val, y: Val) -> Val:
     return a.select(a.lt(y, zero), unit, total)
 
 
+def _select(a: TritonArith, e: Expr, c: Val, x: Val, y: Val) -> Val:
+    kind = limit(e)
+    # of zeros, the larger is the positive one
+    if kind is None or str(e.args[2].value) == ("-0.0" if kind == "max" else "0.0"):
+        return a.select(c, x, y)
+    return a.put(f"tl.{kind}imum({x}, {y})", x.type)  # of two operands, one NaN, the other
+
+
 def _extreme(name: str) -> Callable[..., Val]:
     def apply(a: TritonArith, e: Expr, x: Val, y: Val) -> Val:
         if e.dtype is BOOL:
@@ -325,5 +334,5 @@ PRIMITIVES: Mapping[str, Callable[..., Val]] = {
     "and": lambda a, e, x, y: a.both(x, y), "or": lambda a, e, x, y: a.either(x, y),
     "xor": lambda a, e, x, y: a.exclusive(x, y), "shl": _shift(True), "shr": _shift(False),
     "lt": _compare("<"), "le": _compare("<="), "eq": _compare("=="),
-    "cast": _cast, "bitcast": _bitcast, "select": lambda a, e, c, x, y: a.select(c, x, y),
+    "cast": _cast, "bitcast": _bitcast, "select": _select,
 }  # fmt: skip
