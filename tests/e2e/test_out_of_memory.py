@@ -96,7 +96,7 @@ else:
 
 # room for nothing, for the file, for its message too; far from what LLVM needs, which would end the
 # process
-@pytest.mark.parametrize("megabytes", [40, 96, 160])
+@pytest.mark.parametrize("megabytes", [40, 96, 128])
 def test_a_process_with_little_memory(megabytes: int, tmp_path: Path) -> None:
     """A model with 64 MB of weights: whichever allocation fails, the sentence is there."""
     small, large = tmp_path / "small.onnx", tmp_path / "large.onnx"
