@@ -81,6 +81,9 @@ CHECKS: Final[Mapping[tuple[str, str], Callable[[OnnxNode, GraphBuilder], None]]
 }
 
 _ML: Final = "ai.onnx.ml"
+_QLINEAR_CONV: Final = single(
+    integer_import.import_qlinear_conv, x_scale=1, x_zero_point=2, y_scale=6, y_zero_point=7
+)
 IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- elementwise, reductions, normalisations, constants ---
     ("", "Neg"): elementwise.unary_importer("neg"),
@@ -266,13 +269,7 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     ("", "MatMulInteger"): integer_import.import_matmul_integer,
     ("", "ConvInteger"): single(integer_import.import_conv_integer, x_zero_point=2),
     ("", "QLinearMatMul"): integer_import.import_qlinear_matmul,
-    ("", "QLinearConv"): single(
-        integer_import.import_qlinear_conv,
-        x_scale=1,
-        x_zero_point=2,
-        y_scale=6,
-        y_zero_point=7,
-    ),
+    ("", "QLinearConv"): _QLINEAR_CONV,
     # --- com.microsoft: what ONNX Runtime's optimizers write ---
     ("com.microsoft", "Gelu"): contributed_activations.gelu_importer("none"),
     ("com.microsoft", "BiasGelu"): contributed_activations.gelu_importer("none"),
@@ -281,13 +278,7 @@ IMPORTERS: Final[Mapping[tuple[str, str], Importer]] = {
     # --- com.microsoft: what its quantizers write ---
     ("com.microsoft", "QuantizeLinear"): linear_import.import_quantize,
     ("com.microsoft", "DequantizeLinear"): linear_import.import_dequantize,
-    ("com.microsoft", "QLinearConv"): single(
-        integer_import.import_qlinear_conv,
-        x_scale=1,
-        x_zero_point=2,
-        y_scale=6,
-        y_zero_point=7,
-    ),
+    ("com.microsoft", "QLinearConv"): _QLINEAR_CONV,
     ("com.microsoft", "QLinearAdd"): quantized.import_qlinear_add,
     ("com.microsoft", "QLinearMul"): quantized.import_qlinear_mul,
     ("com.microsoft", "QLinearConcat"): quantized.import_qlinear_concat,

@@ -9,7 +9,6 @@ import numpy as np
 
 from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, dmax
-from braze.core.dtypes import I64
 from braze.core.errors import ModelError, UnsupportedOpError
 from braze.frontend.onnx.appending import stacking, unstacked
 from braze.frontend.onnx.bodies import (
@@ -22,13 +21,13 @@ from braze.frontend.onnx.bodies import (
 )
 from braze.frontend.onnx.records import GraphRecord
 from braze.frontend.onnx.scope import Bound, Listed
-from braze.frontend.onnx.slices import ONE_SIZE, SliceSizes
+from braze.frontend.onnx.slices import ONE_SIZE, SliceSizes, size_tensor
 from braze.frontend.onnx.unroll import unrolled
 from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.base import ContentNeededError
 from braze.ops.flow.loop import COUNTER, Loop
-from braze.ops.move.shape import SizeTensor, reshape
+from braze.ops.move.shape import reshape
 from braze.ops.pointwise.elementwise import Binary
 
 MAX_UNROLLED_TRIPS = 8  # of a loop that is known: more are run as a loop
@@ -208,8 +207,7 @@ def _as_node(
                 "iteration; keep its element type and rank"
             )
     scanned = [i - 1 for i in loop.stacked]
-    even = not loop.slices.axes
-    length = dmax(trips, 0) if trips is not None and not checked and even else None
+    length = dmax(trips, 0) if trips is not None and not checked else None
     state = _State(loop, body, count_iterations=bool(scanned) and length is None)
     if length is None:
         state.most = trips
@@ -261,7 +259,7 @@ class _State:
     def first(self) -> list[Value]:
         """What is carried into the first iteration."""
         g, values = self.loop.site.builder, self.loop.first
-        none = [_size_tensor(g, 0)] * self.count_iterations
+        none = [size_tensor(g, 0)] * self.count_iterations
         return [*self._state(g, values, self.loop.slices.first(self.loop.site)), *none]
 
     def following(self) -> list[Value]:
@@ -278,7 +276,7 @@ class _State:
         self, g: GraphBuilder, values: Sequence[Value], of_slices: Sequence[Value]
     ) -> list[Value]:
         loop = self.loop
-        sizes = [_size_tensor(g, values[k].shape[axis]) for k, axis in loop.changing]
+        sizes = [size_tensor(g, values[k].shape[axis]) for k, axis in loop.changing]
         return [*sizes, *of_slices, *(values[k] for k in loop.varying)]
 
     def add(
@@ -309,7 +307,7 @@ class _State:
                 *(tuple(shapes[k]) for k in loop.varying),
                 *one * self.count_iterations,
             ),
-            grows=self.count_iterations,
+            grows=self.count_iterations or bool(of_slices),
             slices=tuple(slices) if of_slices else (),
         )
         results = site.add(whole, *given, *captured)
@@ -321,7 +319,3 @@ class _State:
         found |= dict(zip(loop.varying, results[len(symbols) :], strict=False))
         found |= dict(zip(scanned, results[self.carried :], strict=True))
         return [found.get(i) for i in range(len(site.node.outputs))]
-
-
-def _size_tensor(g: GraphBuilder, size: Dim) -> Value:
-    return g.add1(SizeTensor((size,), (1,), I64))

@@ -14,10 +14,16 @@ from braze.core.config import MAX_SIZE
 from braze.core.dims import Dim, DimExpr, dmin, symbols
 from braze.core.dtypes import I64
 from braze.frontend.onnx.bodies import Body, Site
+from braze.ir.builder import GraphBuilder
 from braze.ir.graph import TensorType, Value
 from braze.ops.move.shape import SizeTensor
 
 ONE_SIZE = TensorType(I64, (1,))
+
+
+def size_tensor(g: GraphBuilder, size: Dim) -> Value:
+    """A size as a loop carries it."""
+    return g.add1(SizeTensor((size,), (1,), I64))
 
 
 @dataclass
@@ -64,12 +70,12 @@ class SliceSizes:
                 "all iterations"
             )
             g.guard(dmin(number, 1) * size, dmin(number, 1) * before, what)
-            made.append(g.add1(SizeTensor((size,), (1,), I64)))
+            made.append(size_tensor(g, size))
         return made
 
     def first(self, site: Site) -> list[Value]:
         """What is carried into the first iteration."""
-        return [site.builder.add1(SizeTensor((0,), (1,), I64)) for _ in self.axes]
+        return [size_tensor(site.builder, 0) for _ in self.axes]
 
     def shapes(
         self, site: Site, body: Body, stacked: Sequence[int]

@@ -25,10 +25,10 @@ FLAG = TensorType(BOOL, ())
 class Loop(FlowOp):
     """See `braze.ops.lowering.Repeat` for the order of inputs and outputs, here and in the body.
 
-    length: how many iterations there will be, if there are slices to stack; grows: that is known
-    after the loop only; shapes: of the carried outputs, where their sizes change; slices: of the
-    slices that are stacked, where only the body knows their sizes. Symbols that the loop makes
-    known are read from further outputs in the run.
+    length: how many iterations there will be, if there are slices to stack; grows: that, or how
+    large they are, is known after the loop only; shapes: of the carried outputs, where their sizes
+    change; slices: of the slices that are stacked, where only the body knows their sizes. Symbols
+    that the loop makes known are read from further outputs in the run.
     """
 
     trip: bool
