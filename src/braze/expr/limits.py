@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from braze.expr.scalar import Expr
 
 
@@ -11,12 +13,13 @@ def limit(e: Expr) -> str | None:
 
     Compilers of the LLVM family (seen in 22) take that for what it is without NaN: behind a limit
     of the same number that NaN passes they leave it out. So it is emitted as one operation. Of
-    equal numbers the constant is taken, which only zeros of either sign tell.
+    equal numbers the constant is taken, which only zeros of either sign tell. A constant that is
+    NaN limits nothing: no comparison with it is true.
     """
     if e.op != "select":
         return None
     condition, x, number = e.args
-    if number.op != "const" or not number.dtype.is_float:
+    if number.op != "const" or not number.dtype.is_float or math.isnan(number.value):
         return None
     if condition.op != "lt" and (condition.op != "le" or number.value == 0):
         return None

@@ -19,7 +19,8 @@ from tests.codegen.anchors.harness import host_isas
 DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16,
           "bfloat16": ml_dtypes.bfloat16}  # fmt: skip
 DATA = [np.nan, -0.0, 0.0, 1, -1, np.inf, -np.inf, 6, 7] * 2  # a vector of AVX-512 and a rest
-INSIDE = {"Relu": (0.0,), "Max": (6.0, -0.0), "Min": (6.0, 0.0)}
+NAN = float("nan")  # limits nothing: no comparison with it is true
+INSIDE = {"Relu": (0.0, NAN), "Max": (6.0, -0.0, NAN), "Min": (6.0, 0.0, NAN)}
 COMPARISONS = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 TARGETS = [f"cpu:{isa}" for isa in host_isas()]
 
