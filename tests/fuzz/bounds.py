@@ -32,6 +32,8 @@ from braze.ops.pool.pool import LpPool
 from braze.ops.pool.unpool import Det
 from braze.ops.product.attention import LAYOUTS, FusedAttention
 from braze.ops.product.conv import Conv
+from braze.ops.product.conv_transpose import ConvTranspose
+from braze.ops.product.einsum import Einsum
 from braze.ops.product.matmul import MatMul
 from braze.ops.random.random import Random
 from braze.ops.recurrent.recurrence import Recurrence
@@ -60,6 +62,7 @@ ROUNDOFF = {
     "float16": (2.0**-11, 2.0**-24, 65504.0),
     "bfloat16": (2.0**-8, 2.0**-126, 3.3895313892515355e38),
 }
+PRODUCTS = (MatMul, Conv, ConvTranspose, Einsum)
 RUNS = 3
 # Runs more before an element counts as wrong: three may by chance all leave it nearly in place
 # or, where sums overflow, none may have drawn the one of four results that a kernel has. Few are
@@ -108,6 +111,9 @@ class Perturbed(Run):
         self.stays = rng is not None and rng.random() < 0.5
         self.scales = any(getattr(n.op, "op", "") in ("mul", "div") for n in graph.nodes)
         self.factor = max(FACTOR_BEHIND, largest_factor(graph)) if self.scales else 1.0
+        # how far above the top what is computed stays in this run, as with a scale in its terms
+        moves = any(isinstance(n.op, PRODUCTS) for n in graph.nodes)
+        self.room = self.factor if moves and rng is not None and rng.random() < 0.5 else 1.0
         self.masks: set[Value] = set()  # given infinities, and what only adds to them or moves them
         # whether attention whose scores have overflowed gives 0 in this run, as one op does
         self.unmasks = rng is not None and rng.random() < 0.5
@@ -195,7 +201,9 @@ class Perturbed(Run):
                 moved = np.where(a == 0, a, moved)
             moved = np.where(np.isfinite(a), moved, a)
             if dtype.bits < 64:
-                moved = moved.astype(stored(dtype.name)).astype(np.float64)
+                kept = computed & (np.abs(moved) > top) & (np.abs(moved) < top * self.room)
+                moved = np.where(kept, moved, moved.astype(stored(dtype.name)).astype(np.float64))
+                top *= self.room if computed else 1.0
             return np.where(np.abs(moved) > top, np.copysign(np.inf, moved), moved)
 
     def _leave(self, value: Value) -> Array:

@@ -23,9 +23,9 @@ from braze.core.errors import (
 from braze.frontend.onnx.importer import import_network
 from braze.ir.graph import Graph, Value
 from braze.ops.product.attention import FusedAttention
-from tests.fuzz.bounds import RUNS, RUNS_TO_CONVICT, Run, kind_of
+from tests.fuzz.bounds import PRODUCTS, RUNS, RUNS_TO_CONVICT, Run, kind_of
 from tests.fuzz.case import Case
-from tests.fuzz.expected import PRODUCTS, Expected, expected, unsure
+from tests.fuzz.expected import Expected, expected, unsure
 from tests.fuzz.forcing import build, guarded_outputs
 from tests.fuzz.inside import inside
 from tests.fuzz.ways import Variant, variants

@@ -14,15 +14,10 @@ from braze.core.errors import ExecutionError
 from braze.ir.graph import Graph
 from braze.ops.evaluator import evaluate
 from braze.ops.norm.batch_norm import BatchNorm
-from braze.ops.product.conv import Conv
-from braze.ops.product.conv_transpose import ConvTranspose
-from braze.ops.product.einsum import Einsum
-from braze.ops.product.matmul import MatMul
-from tests.fuzz.bounds import FACTOR, ROUNDOFF, RUNS, Perturbed, Run
+from tests.fuzz.bounds import FACTOR, PRODUCTS, ROUNDOFF, RUNS, Perturbed, Run
 
 Array = np.ndarray[Any, Any]
 MANY = 10  # roundings of a float
-PRODUCTS = (MatMul, Conv, ConvTranspose, Einsum)
 FINITE, NAN, PLUS, MINUS = 1, 2, 4, 8  # kinds of floats
 
 

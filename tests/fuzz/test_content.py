@@ -13,6 +13,7 @@ import pytest
 
 from braze.frontend.onnx.importer import import_network
 from tests.fuzz import checks
+from tests.fuzz.bounds import RUNS_TO_CONVICT
 from tests.fuzz.case import Case, Fill, Step, Tensor, stored
 from tests.fuzz.catalog import ALL_FAMILIES
 from tests.fuzz.checks import check
@@ -88,6 +89,21 @@ def test_what_overflows_in_float32_stays_infinite() -> None:
     want = want_of(pair("Mul", "Div", (3e38, 1.0)))
     assert want.error(np.float32([np.inf, 1]))[0] < 1
     assert want.error(np.float32([3e38, 1]))[0] == np.inf
+
+
+def test_a_scale_behind_a_product_may_be_in_its_terms_while_squares_overflow() -> None:
+    """2 * max * 0.5 is infinite or max, whose square has no place in float32: NaN or 0, or 1."""
+    steps = (Step("MatMul", ("x", "w"), ("a",)), Step("Mul", ("a", "half"), ("b",)),
+             Step("LpNormalization", ("b",), ("y",)))  # fmt: skip
+    x = {"x": Tensor("float32", (1, 1), values=(2.0,))}
+    half = {"half": Tensor("float32", (), values=(0.5,))}
+    for weight, rights in ((float(np.finfo(np.float32).max), (np.nan, 0.0, 1.0)), (1e9, (1.0,))):
+        w = Tensor("float32", (1, 1), values=(weight,))
+        case = Case(steps, x, ("y",), half | {"w": w})
+        graph = import_network(case.model()).graph
+        want = expected(graph, case.feed({}), RUNS_TO_CONVICT[1], edges=True)["y"]
+        for result in (np.nan, 0.0, 1.0):
+            assert (want.error(np.float32([[result]]))[0] < 1) == (result in rights)
 
 
 def test_what_overflows_in_float16_may_be_kept_in_more_bits() -> None:
