@@ -25,6 +25,7 @@ from braze.ir.graph import Graph, Node, Value
 from braze.ops.base import Op
 from braze.ops.evaluator import _in_float64, _Run
 from braze.ops.lowering import SUM_BLOCK, Pointwise, View
+from braze.ops.norm.batch_norm import BatchNorm
 from braze.ops.norm.normalization import LayerNorm
 from braze.ops.pointwise.activation import Gelu, Mish, Silu
 from braze.ops.pointwise.cast import Cast
@@ -112,8 +113,8 @@ class Perturbed(Run):
         self.scales = any(getattr(n.op, "op", "") in ("mul", "div") for n in graph.nodes)
         self.factor = max(FACTOR_BEHIND, largest_factor(graph)) if self.scales else 1.0
         # how far above the top what is computed stays in this run, as with a scale in its terms
-        moves = any(isinstance(n.op, PRODUCTS) for n in graph.nodes)
-        self.room = self.factor if moves and rng is not None and rng.random() < 0.5 else 1.0
+        moves = rng is not None and has_movable_factor(graph) and rng.random() < 0.5
+        self.room = self.factor if moves else 1.0
         self.masks: set[Value] = set()  # given infinities, and what only adds to them or moves them
         # whether attention whose scores have overflowed gives 0 in this run, as one op does
         self.unmasks = rng is not None and rng.random() < 0.5
@@ -201,14 +202,26 @@ class Perturbed(Run):
                 moved = np.where(a == 0, a, moved)
             moved = np.where(np.isfinite(a), moved, a)
             if dtype.bits < 64:
-                kept = computed & (np.abs(moved) > top) & (np.abs(moved) < top * self.room)
-                moved = np.where(kept, moved, moved.astype(stored(dtype.name)).astype(np.float64))
+                narrow = moved.astype(stored(dtype.name)).astype(np.float64)
+                moved = np.where(np.isfinite(narrow), narrow, moved)
                 top *= self.room if computed else 1.0
             return np.where(np.abs(moved) > top, np.copysign(np.inf, moved), moved)
 
     def _leave(self, value: Value) -> Array:
         a = super()._leave(value)
         return self.disturbed(a, value.dtype) if value in self.rough else a
+
+
+def has_movable_factor(graph: Graph) -> bool:
+    """Whether a constant factor may be moved from one side of a product to another, so that an
+    intermediate overflows with it or without it (docs/semantics.md)."""
+    if not any(isinstance(n.op, PRODUCTS) for n in graph.nodes):
+        return False
+    held = set(graph.constants)
+    factors = [n for n in graph.nodes if getattr(n.op, "op", "") in ("mul", "div")]
+    return any(isinstance(n.op, BatchNorm) for n in graph.nodes) or any(
+        held.intersection(n.inputs) for n in factors
+    )
 
 
 def _is_power(node: Node, v: Value) -> bool:

@@ -13,8 +13,7 @@ from braze.core.dtypes import DType
 from braze.core.errors import ExecutionError
 from braze.ir.graph import Graph
 from braze.ops.evaluator import evaluate
-from braze.ops.norm.batch_norm import BatchNorm
-from tests.fuzz.bounds import FACTOR, PRODUCTS, ROUNDOFF, RUNS, Perturbed, Run
+from tests.fuzz.bounds import FACTOR, ROUNDOFF, RUNS, Perturbed, Run, has_movable_factor
 
 Array = np.ndarray[Any, Any]
 MANY = 10  # roundings of a float
@@ -131,7 +130,7 @@ def expected(
                 others.append(Perturbed(graph, rng).evaluate(feed, frozenset()))
         except ExecutionError:
             return {name: unsure(v.dtype, exact[name]) for name, v in graph.outputs}
-        wide = not typed or _has_half(graph) or _has_movable_factor(graph)
+        wide = not typed or _has_half(graph) or has_movable_factor(graph)
         return {
             name: _combine(
                 v.dtype, exact[name], [o[name] for o in others],
@@ -144,18 +143,6 @@ def expected(
 def _has_half(graph: Graph) -> bool:
     values = {*graph.inputs, *graph.constants, *graph.producer}
     return any(v.dtype.is_float and v.dtype.bits < 32 for v in values)
-
-
-def _has_movable_factor(graph: Graph) -> bool:
-    """Whether a constant factor may be moved from one side of a product to another, so that an
-    intermediate overflows with it or without it (docs/semantics.md)."""
-    if not any(isinstance(n.op, PRODUCTS) for n in graph.nodes):
-        return False
-    held = set(graph.constants)
-    factors = [n for n in graph.nodes if getattr(n.op, "op", "") in ("mul", "div")]
-    return any(isinstance(n.op, BatchNorm) for n in graph.nodes) or any(
-        held.intersection(n.inputs) for n in factors
-    )
 
 
 def unsure(dtype: DType, exact: Array) -> Expected:
